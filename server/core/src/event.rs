@@ -1,0 +1,397 @@
+//! Facts that a session announces. The log stores the durable ones; a face translates them for its wire.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tns_protocol::approval::{AuditDecision, AutonomyLevel, RiskClass};
+use tns_protocol::chat::{StopReason, Usage};
+use tns_protocol::{
+    AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, RequestId, Seq, SessionId, Timestamp,
+    ToolCallId,
+};
+
+use crate::agent::Agent;
+use crate::approval::{ApprovalRequest, AuditRecord, Grant};
+use crate::message::{Native, Note, Part};
+use crate::store::{DocumentInfo, Hit};
+use crate::tool::Args;
+
+/// A durable event: stored with its `seq` before any connection is sent it.
+///
+/// The serialised form is the store's, versioned by [`BODY_VERSION`]; a field is only ever added, with a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DurableEvent {
+    /// A person's message; its id names the turn that answers it.
+    UserMessage(UserMessage),
+    /// One step of a reply.
+    AssistantMessage(AssistantMessage),
+    /// A call waits for a person.
+    ApprovalRequested(ApprovalRequest),
+    /// A waiting call is settled.
+    ApprovalResolved(ApprovalResolved),
+    /// A decision about a call.
+    Audited(AuditRecord),
+    /// A call runs.
+    ToolStarted(ToolStarted),
+    /// A call ended, or was refused.
+    ToolFinished(ToolFinished),
+    /// The whole roster after a change.
+    TeamUpdated(TeamUpdated),
+    /// The level changed.
+    AutonomyChanged(AutonomyLevel),
+    /// A document came to a knowledge base.
+    KbAdded(DocumentId),
+    /// A document left a knowledge base.
+    KbRemoved(DocumentId),
+    /// A waiting message's turn began.
+    QueueStarted(MessageId),
+    /// A turn ended well.
+    Done(TurnDone),
+    /// A turn was cancelled.
+    Interrupted(TurnInterrupted),
+    /// A turn failed.
+    TurnFailed(TurnFailed),
+}
+
+/// Version of the stored form of [`DurableEvent`].
+pub const BODY_VERSION: i64 = 1;
+
+impl DurableEvent {
+    /// Returns the kind under which the log stores it.
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::UserMessage(_) => EventKind::UserMessage,
+            Self::AssistantMessage(_) => EventKind::AssistantMessage,
+            Self::ApprovalRequested(_) => EventKind::ApprovalRequested,
+            Self::ApprovalResolved(_) => EventKind::ApprovalResolved,
+            Self::Audited(_) => EventKind::Audited,
+            Self::ToolStarted(_) => EventKind::ToolStarted,
+            Self::ToolFinished(_) => EventKind::ToolFinished,
+            Self::TeamUpdated(_) => EventKind::TeamUpdated,
+            Self::AutonomyChanged(_) => EventKind::AutonomyChanged,
+            Self::KbAdded(_) => EventKind::KbAdded,
+            Self::KbRemoved(_) => EventKind::KbRemoved,
+            Self::QueueStarted(_) => EventKind::QueueStarted,
+            Self::Done(_) => EventKind::Done,
+            Self::Interrupted(_) => EventKind::Interrupted,
+            Self::TurnFailed(_) => EventKind::TurnFailed,
+        }
+    }
+
+    /// Whether it ends its turn.
+    pub fn ends_turn(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Interrupted(_) | Self::TurnFailed(_))
+    }
+}
+
+/// The kind of a durable event, by which a log is queried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is documented at its event")]
+pub enum EventKind {
+    UserMessage,
+    AssistantMessage,
+    ApprovalRequested,
+    ApprovalResolved,
+    Audited,
+    ToolStarted,
+    ToolFinished,
+    TeamUpdated,
+    AutonomyChanged,
+    KbAdded,
+    KbRemoved,
+    QueueStarted,
+    Done,
+    Interrupted,
+    TurnFailed,
+}
+
+impl EventKind {
+    /// Returns the stable text of the kind, as a store keeps it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UserMessage => "user_message",
+            Self::AssistantMessage => "assistant_message",
+            Self::ApprovalRequested => "approval_requested",
+            Self::ApprovalResolved => "approval_resolved",
+            Self::Audited => "audited",
+            Self::ToolStarted => "tool_started",
+            Self::ToolFinished => "tool_finished",
+            Self::TeamUpdated => "team_updated",
+            Self::AutonomyChanged => "autonomy_changed",
+            Self::KbAdded => "kb_added",
+            Self::KbRemoved => "kb_removed",
+            Self::QueueStarted => "queue_started",
+            Self::Done => "done",
+            Self::Interrupted => "interrupted",
+            Self::TurnFailed => "turn_failed",
+        }
+    }
+}
+
+/// A person's message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserMessage {
+    /// Its id, which names its turn.
+    pub id: MessageId,
+    /// The agent that answers it.
+    pub agent: AgentId,
+    /// What was said.
+    pub parts: Vec<Part>,
+    /// The sender's own id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_message_id: Option<ClientMessageId>,
+    /// Where it comes from, when not from the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<MessageContext>,
+    /// It came while a reply was written and waits for its own turn.
+    #[serde(default)]
+    pub queued: bool,
+}
+
+/// Who speaks in a message that is not the user's own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageOrigin {
+    /// The user.
+    User,
+    /// The system around the session.
+    System,
+    /// Something that happened.
+    Event,
+}
+
+/// Where a message comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MessageContext {
+    /// Who speaks.
+    pub origin: MessageOrigin,
+    /// What it is about.
+    pub description: Option<String>,
+    /// Which source sent it.
+    pub source_id: Option<String>,
+    /// Anything more.
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// One step of a reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssistantMessage {
+    /// Its id.
+    pub id: MessageId,
+    /// Who wrote it.
+    pub agent: AgentId,
+    /// Text and tool calls.
+    pub parts: Vec<Part>,
+    /// The model that wrote it.
+    pub model: String,
+    /// The provider's own blocks; none for an interrupted step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+    /// What only the model was shown before this step, such as passages of the knowledge base. It
+    /// belongs before the user's message of the turn and never leaves the server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<Note>,
+    /// How it ended.
+    pub status: MessageStatus,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageStatus {
+    /// Whole.
+    Complete,
+    /// Cut by a cancel or a failure: kept as far as it was shown, without native blocks; the model is
+    /// told that it was cut.
+    Interrupted,
+}
+
+/// The whole roster after a change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TeamUpdated {
+    /// The agents; the first one answers.
+    pub agents: Vec<Agent>,
+    /// The tools that every agent is offered, by name.
+    pub tools: Vec<String>,
+}
+
+/// How a waiting call was settled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalResolved {
+    /// The call.
+    pub call: ToolCallId,
+    /// How.
+    pub decision: AuditDecision,
+    /// Who: a principal, or `server`.
+    pub by: String,
+    /// What is covered from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Grant>,
+}
+
+/// A call runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolStarted {
+    /// The call.
+    pub call: ToolCallId,
+    /// Who calls.
+    pub agent: AgentId,
+    /// The tool's name as offered.
+    pub tool: String,
+    /// The arguments that run.
+    pub args: Args,
+    /// The class of its worst part.
+    pub class: RiskClass,
+}
+
+/// A call ended, or was refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolFinished {
+    /// Who called.
+    pub agent: AgentId,
+    /// What the model reads.
+    pub result: crate::message::ToolResult,
+    /// It ran; a refused call did not, and no wire shows a result for it.
+    pub ran: bool,
+    /// How long it ran, in milliseconds.
+    pub duration_ms: u64,
+    /// The output was longer than the limit and is cut.
+    pub truncated: bool,
+}
+
+/// A turn ended well.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnDone {
+    /// What the whole turn used.
+    pub usage: Usage,
+    /// Why the reply ended.
+    pub stop: StopReason,
+}
+
+/// A turn was cancelled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnInterrupted {
+    /// What the turn used so far.
+    pub usage: Usage,
+    /// Why.
+    pub reason: String,
+}
+
+/// A turn failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnFailed {
+    /// What kind of failure.
+    pub code: ErrorCode,
+    /// One line for people.
+    pub message: String,
+}
+
+/// An event that is shown and not stored.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LiveEvent {
+    /// A piece of a reply.
+    Token {
+        /// Who writes.
+        agent: AgentId,
+        /// The piece.
+        text: String,
+    },
+    /// An agent's status.
+    AgentState {
+        /// The agent.
+        agent: Arc<Agent>,
+        /// Whether it works on a reply.
+        thinking: bool,
+        /// A finer state in words.
+        detail: Option<String>,
+    },
+    /// An error that could not be stored, since the store failed.
+    Failed(TurnFailed),
+}
+
+/// An answer to one request, sent to whoever asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// The request can't be done; nothing changed.
+    Refused(Refusal),
+    /// It is done; what happened was announced to all.
+    Done,
+    /// A document is in the knowledge base.
+    KbAdded {
+        /// Its id.
+        document: DocumentId,
+        /// It was there before; nothing changed.
+        duplicate: bool,
+    },
+    /// A document is not in the knowledge base.
+    KbRemoved {
+        /// Its id.
+        document: DocumentId,
+        /// It was there before.
+        found: bool,
+    },
+    /// Hits, best first.
+    KbHits(Vec<Hit>),
+    /// The documents of a collection, oldest first.
+    KbDocuments(Vec<DocumentInfo>),
+    /// A client must run a tool.
+    CallTool {
+        /// The call to answer.
+        call: ToolCallId,
+        /// The client's server that has the tool.
+        server: String,
+        /// The tool's bare name.
+        tool: String,
+        /// The arguments.
+        args: Args,
+    },
+}
+
+/// Why a request can't be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kind.
+    pub code: ErrorCode,
+    /// One line for people that says what to do.
+    pub message: String,
+    /// The wire name of the request.
+    pub request: &'static str,
+}
+
+/// Any event of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Stored and sent to all. Boxed, since most events are small live ones.
+    Durable(Box<DurableEvent>),
+    /// Sent to all, not stored.
+    Live(LiveEvent),
+    /// Sent to one.
+    Answer(Answer),
+}
+
+/// An event on its way to the connections of a session.
+#[derive(Debug)]
+pub struct Published {
+    /// The session.
+    pub session: SessionId,
+    /// When it happened; for a durable event, when it was stored.
+    pub at: Timestamp,
+    /// A durable event's place in the log.
+    pub seq: Option<Seq>,
+    /// The turn of a durable event.
+    pub turn: Option<MessageId>,
+    /// The request that an answer answers.
+    pub re: Option<RequestId>,
+    /// The event.
+    pub event: Event,
+    /// A slot in which a face keeps its encoding, so that it is made once and not once a connection.
+    pub encoded: OnceLock<Arc<str>>,
+}
+
+/// Where a session's events go. Delivering never waits: a full receiver drops or disconnects by its own rule.
+pub trait Subscriber: Send + Sync + 'static {
+    /// Takes events in their order.
+    fn deliver(&self, events: &[Arc<Published>]);
+}

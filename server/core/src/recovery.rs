@@ -1,0 +1,93 @@
+//! After a crash: every turn that ran without an end gets one, and every open call a result.
+//!
+//! Run once when a server starts, before it accepts anybody. Messages that waited go on waiting.
+
+use tns_protocol::{ErrorCode, ToolCallId};
+
+use crate::event::{AssistantMessage, DurableEvent, EventKind, ToolFinished, TurnFailed};
+use crate::history;
+use crate::store::{
+    Append, EventQuery, MAX_PAGE_EVENTS, NewEvent, OpenTurn, SessionRecord, SessionState, Store, StoreError,
+    StoredEvent,
+};
+
+/// What the client reads of a turn that the crash cut.
+const RESTARTED: &str = "the server was restarted while it worked on this reply; send the message again";
+const KINDS: &[EventKind] = &[EventKind::AssistantMessage, EventKind::ToolStarted, EventKind::ToolFinished];
+
+/// Ends the turns that a crash left open. Returns how many.
+///
+/// # Errors
+/// The store's; nothing is half done, and the next start tries again.
+pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
+    let mut ended = 0;
+    for session in store.sessions_with_open_turns().await? {
+        for turn in session.state.open_turns.iter().filter(|turn| !turn.waiting) {
+            let rows = rows_of(store, &session, turn).await?;
+            let state = SessionState {
+                open_turns: session.state.open_turns.iter().filter(|other| other.waiting).cloned().collect(),
+                ..session.state.clone()
+            };
+            let events = closing(&rows, turn)
+                .into_iter()
+                .map(|event| NewEvent { turn: Some(turn.id.clone()), event })
+                .collect();
+            store
+                .append(Append { session: session.key, events, state: Some(state), condition: None })
+                .await?;
+            ended += 1;
+        }
+    }
+    Ok(ended)
+}
+
+async fn rows_of(
+    store: &dyn Store,
+    session: &SessionRecord,
+    turn: &OpenTurn,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    let mut rows = Vec::new();
+    let mut after = 0;
+    loop {
+        let query = EventQuery { after, before: None, limit: MAX_PAGE_EVENTS, kinds: Some(KINDS) };
+        let page = store.events(session.key, query).await?;
+        after = page.events.last().map_or(after, |row| row.place.seq);
+        rows.extend(page.events.into_iter().filter(|row| row.turn.as_ref() == Some(&turn.id)));
+        if !page.more {
+            return Ok(rows);
+        }
+    }
+}
+
+/// Returns the events that close a turn: a result for each open call, then the turn's end.
+fn closing(rows: &[StoredEvent], turn: &OpenTurn) -> Vec<DurableEvent> {
+    let answered: Vec<ToolCallId> = rows
+        .iter()
+        .filter_map(|row| match &row.event {
+            DurableEvent::ToolFinished(finished) => Some(finished.result.call.clone()),
+            _ => None,
+        })
+        .collect();
+    let started: Vec<&ToolCallId> = rows
+        .iter()
+        .filter_map(|row| match &row.event {
+            DurableEvent::ToolStarted(started) => Some(&started.call),
+            _ => None,
+        })
+        .collect();
+    let steps = rows.iter().filter_map(|row| match &row.event {
+        DurableEvent::AssistantMessage(step) => Some(step as &AssistantMessage),
+        _ => None,
+    });
+    let results = history::open_calls(steps, &answered).into_iter().map(|call| {
+        DurableEvent::ToolFinished(ToolFinished {
+            agent: turn.agent.clone(),
+            ran: started.contains(&&call.id),
+            result: history::unanswered(call),
+            duration_ms: 0,
+            truncated: false,
+        })
+    });
+    let failed = TurnFailed { code: ErrorCode::ServerRestarted, message: RESTARTED.to_owned() };
+    results.chain([DurableEvent::TurnFailed(failed)]).collect()
+}

@@ -1,0 +1,310 @@
+//! The one task that owns a session: roster, approvals, client tools, running turn, connections.
+//!
+//! It never waits for a person, a model or a tool; those run in its tasks and report back. It does wait
+//! for the store: an event is shown when it is stored, so that what a client has seen is never lost. A
+//! turn's model call runs beside the commit of the message that it answers.
+
+mod commands;
+mod turns;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use tns_protocol::{AgentId, ErrorCode, MessageId, RequestId, Timestamp};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::client_tools::ClientTools;
+use super::port::{Outgoing, Settings, TurnReport};
+use super::{ConnectionId, ReplyTo, SessionCommand, SessionDeps, SessionHandle, SessionIdentity};
+use crate::approval::broker::Broker;
+use crate::engine::Engine;
+use crate::event::{Answer, Event, Published, Refusal, Subscriber};
+use crate::store::{Append, Appended, Condition, NewEvent, SessionRecord, SessionState, StoreError};
+
+/// The task of a session.
+pub(crate) struct Actor {
+    deps: SessionDeps,
+    identity: Arc<SessionIdentity>,
+    commands: mpsc::Receiver<SessionCommand>,
+    /// Keeps the session alive while a turn runs or waits, though nobody holds a handle.
+    alive: Option<SessionHandle>,
+    own_handle: super::registry::WeakHandle,
+    title: Option<String>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    head_seq: u64,
+    state: SessionState,
+    settings: watch::Sender<Arc<Settings>>,
+    engines: HashMap<AgentId, Arc<dyn Engine>>,
+    connections: BTreeMap<ConnectionId, Arc<dyn Subscriber>>,
+    client_tools: ClientTools,
+    broker: Broker,
+    /// When what waits is rejected.
+    approval_deadline: Option<Instant>,
+    running: Option<Running>,
+    /// Turns whose end could not be stored; it is stored with the next turn's begin.
+    unclosed: Vec<MessageId>,
+    /// Turns, and agents being opened.
+    tasks: JoinSet<Option<turns::OpenedAgent>>,
+    opening: usize,
+    shutdown: CancellationToken,
+}
+
+/// The turn that runs.
+struct Running {
+    turn: MessageId,
+    agent: AgentId,
+    reports: mpsc::Receiver<TurnReport>,
+    cancel: CancellationToken,
+    task: tokio::task::AbortHandle,
+}
+
+/// What the actor waits for.
+enum Happened {
+    Command(SessionCommand),
+    Report(Option<TurnReport>),
+    Task(Option<turns::OpenedAgent>),
+    ApprovalTimeout,
+    Shutdown,
+    Deserted,
+}
+
+impl Actor {
+    pub(crate) fn new(
+        deps: SessionDeps,
+        record: SessionRecord,
+        identity: Arc<SessionIdentity>,
+        commands: mpsc::Receiver<SessionCommand>,
+        own_handle: super::registry::WeakHandle,
+        shutdown: CancellationToken,
+    ) -> Self {
+        let (settings, _) = watch::channel(Arc::new(Settings::default()));
+        let mut actor = Self {
+            deps,
+            identity,
+            commands,
+            alive: None,
+            own_handle,
+            title: record.title,
+            created_at: record.created_at,
+            updated_at: record.updated_at,
+            head_seq: record.head_seq,
+            state: record.state,
+            settings,
+            engines: HashMap::new(),
+            connections: BTreeMap::new(),
+            client_tools: ClientTools::default(),
+            broker: Broker::default(),
+            approval_deadline: None,
+            running: None,
+            unclosed: Vec::new(),
+            tasks: JoinSet::new(),
+            opening: 0,
+            shutdown,
+        };
+        actor.publish_settings();
+        actor
+    }
+
+    /// Runs until nobody holds a handle and nothing runs, or the server stops.
+    pub(crate) async fn run(mut self) {
+        let mut stopping = false;
+        loop {
+            let idle = self.running.is_none() && self.opening == 0;
+            if stopping && idle {
+                return;
+            }
+            let deadline = self.approval_deadline;
+            let happened = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled(), if !stopping => Happened::Shutdown,
+                command = self.commands.recv(), if !stopping => command.map_or(Happened::Deserted, Happened::Command),
+                report = next_report(&mut self.running) => Happened::Report(report),
+                Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    Happened::Task(ended.unwrap_or_default())
+                }
+                () = sleep_until(deadline), if deadline.is_some() => Happened::ApprovalTimeout,
+            };
+            match happened {
+                Happened::Command(command) => self.on_command(command).await,
+                Happened::Report(Some(report)) => self.on_report(report).await,
+                Happened::Report(None) => self.on_lost_turn().await,
+                Happened::Task(Some(opened)) => self.on_agent_opened(opened).await,
+                Happened::Task(None) => {}
+                Happened::ApprovalTimeout => self.on_approval_timeout().await,
+                Happened::Shutdown => {
+                    stopping = true;
+                    self.on_cancel(None).await;
+                }
+                // No handle is left and none can be made: nothing runs, or `alive` would be one.
+                Happened::Deserted => return,
+            }
+            self.keep_alive();
+        }
+    }
+
+    /// Holds a handle of its own while there is work that nobody needs to watch.
+    fn keep_alive(&mut self) {
+        let busy = self.running.is_some() || self.opening > 0;
+        match (busy, &self.alive) {
+            (true, None) => self.alive = self.own_handle.upgrade(),
+            (false, Some(_)) => self.alive = None,
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    /// Stores the durable ones of `events` with what holds after them, then announces all in order.
+    /// `None`: the condition did not hold, and nothing was stored or announced.
+    async fn commit(
+        &mut self,
+        turn: Option<&MessageId>,
+        events: Vec<Outgoing>,
+        next: Option<SessionState>,
+        condition: Option<Condition>,
+    ) -> Result<Option<Vec<Arc<Published>>>, StoreError> {
+        let durable: Vec<NewEvent> = events
+            .iter()
+            .filter_map(|event| match event {
+                Outgoing::Durable(event) => Some(NewEvent { turn: turn.cloned(), event: (**event).clone() }),
+                Outgoing::Live(_) => None,
+            })
+            .collect();
+        let mut places = Vec::new();
+        if !durable.is_empty() || next.is_some() {
+            let append =
+                Append { session: self.identity.key, events: durable, state: next.clone(), condition };
+            match self.deps.store.append(append).await? {
+                Appended::Stored(stored) => places = stored,
+                Appended::Unchanged => return Ok(None),
+            }
+        }
+        if let Some(next) = next {
+            self.state = next;
+            self.publish_settings();
+        }
+        let mut places = places.into_iter();
+        let now = Timestamp::now();
+        let published: Vec<Arc<Published>> = events
+            .into_iter()
+            .map(|event| {
+                let (event, place) = match event {
+                    Outgoing::Durable(event) => (Event::Durable(event), places.next()),
+                    Outgoing::Live(event) => (Event::Live(event), None),
+                };
+                if let Some(place) = place {
+                    self.head_seq = place.seq;
+                    self.updated_at = place.at;
+                }
+                Arc::new(Published {
+                    session: self.identity.id.clone(),
+                    at: place.map_or(now, |place| place.at),
+                    seq: place.map(|place| place.seq),
+                    turn: place.and(turn.cloned()),
+                    re: None,
+                    event,
+                    encoded: OnceLock::new(),
+                })
+            })
+            .collect();
+        self.announce(&published);
+        Ok(Some(published))
+    }
+
+    fn announce(&self, events: &[Arc<Published>]) {
+        for subscriber in self.connections.values() {
+            subscriber.deliver(events);
+        }
+    }
+
+    /// Makes what holds now visible to the running turn.
+    fn publish_settings(&mut self) {
+        let builtin: Vec<&str> = self.deps.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+        self.settings.send_replace(Arc::new(Settings {
+            autonomy: self.state.autonomy,
+            read_sensitive: self.state.read_sensitive,
+            grants: self.state.grants.clone(),
+            client_tools: self.client_tools.offered(&builtin),
+        }));
+    }
+
+    /// Returns the tools on offer, by name.
+    fn tool_names(&self) -> Vec<String> {
+        let settings = self.settings.borrow();
+        let builtin = self.deps.tools.iter().map(|tool| tool.spec().name.clone());
+        builtin.chain(settings.client_tools.iter().map(|tool| tool.spec.name.clone())).collect()
+    }
+
+    fn reply(&self, to: ReplyTo, answer: Answer) {
+        reply(&self.connections, &self.identity, to, answer);
+    }
+
+    fn refuse(&self, to: ReplyTo, request: &'static str, code: ErrorCode, message: impl Into<String>) {
+        self.reply(to, Answer::Refused(Refusal { code, message: message.into(), request }));
+    }
+
+    fn refuse_for_store(&self, to: ReplyTo, request: &'static str, error: &StoreError) {
+        tracing::warn!(session = %self.identity.id, %error, "not stored");
+        self.refuse(to, request, store_code(error), error.to_string());
+    }
+}
+
+/// Sends an answer to whoever asked. A connection sees what is announced to all, so it is sent only
+/// what is not.
+fn reply(
+    connections: &BTreeMap<ConnectionId, Arc<dyn Subscriber>>,
+    identity: &SessionIdentity,
+    to: ReplyTo,
+    answer: Answer,
+) {
+    let announced = matches!(
+        answer,
+        Answer::Done | Answer::KbAdded { duplicate: false, .. } | Answer::KbRemoved { found: true, .. }
+    );
+    match to {
+        // The caller may have given up.
+        ReplyTo::Caller(caller) => drop(caller.send(answer)),
+        ReplyTo::Connection { .. } if announced => {}
+        ReplyTo::Connection { id, re } => {
+            if let Some(subscriber) = connections.get(&id) {
+                subscriber.deliver(&[answer_event(identity, re, answer)]);
+            }
+        }
+    }
+}
+
+fn answer_event(identity: &SessionIdentity, re: Option<RequestId>, answer: Answer) -> Arc<Published> {
+    Arc::new(Published {
+        session: identity.id.clone(),
+        at: Timestamp::now(),
+        seq: None,
+        turn: None,
+        re,
+        event: Event::Answer(answer),
+        encoded: OnceLock::new(),
+    })
+}
+
+/// Returns the wire's code for a failure of the store.
+pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
+    match error {
+        StoreError::Full => ErrorCode::StorageFull,
+        StoreError::Busy => ErrorCode::StorageBusy,
+        StoreError::Newer(_) | StoreError::Failed(_) => ErrorCode::Internal,
+    }
+}
+
+async fn next_report(running: &mut Option<Running>) -> Option<TurnReport> {
+    match running {
+        Some(running) => running.reports.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    if let Some(deadline) = deadline {
+        tokio::time::sleep_until(deadline).await;
+    }
+}

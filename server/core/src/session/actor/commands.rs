@@ -1,0 +1,386 @@
+//! What a session does when it is asked.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use serde_json::{Map, Value};
+use tns_protocol::approval::{AuditDecision, AutonomyLevel, Decision};
+use tns_protocol::{AgentId, DocumentId, ErrorCode, Timestamp, ToolCallId};
+
+use super::{Actor, answer_event, reply, turns::OpenedAgent};
+use crate::agent::{Agent, MAX_AGENTS, NewAgent};
+use crate::approval::broker::Settled;
+use crate::approval::{ApprovalRequest, AuditRecord, args_digest};
+use crate::event::{Answer, ApprovalResolved, DurableEvent, LiveEvent, Refusal, TeamUpdated};
+use crate::session::client_tools::ClientToolDef;
+use crate::session::port::Outgoing;
+use crate::session::{
+    ConnectionId, DecideCommand, KbSearchCommand, ReplyTo, SessionCommand, SessionSnapshot, SubscriberRef,
+};
+use crate::store::{Collection, Condition, KnowledgeQuery, NewDocument, SessionState};
+
+impl Actor {
+    pub(super) async fn on_command(&mut self, command: SessionCommand) {
+        match command {
+            SessionCommand::Join(connection, subscriber) => self.on_join(connection, subscriber).await,
+            SessionCommand::Leave(connection) => self.on_leave(connection),
+            SessionCommand::Chat(chat, to) => self.on_chat(chat, to).await,
+            SessionCommand::AddAgent(new, to) => self.on_add_agent(new, to),
+            SessionCommand::RemoveAgent(agent, to) => self.on_remove_agent(&agent, to).await,
+            SessionCommand::Decide(decide, to) => self.on_decide(decide, to).await,
+            SessionCommand::Cancel(agent, to) => {
+                self.on_cancel(agent.as_ref()).await;
+                self.reply(to, Answer::Done);
+            }
+            SessionCommand::RegisterTools(connection, tools, to) => {
+                self.on_register_tools(connection, tools, to)
+            }
+            SessionCommand::ToolResult(connection, call, result, to) => {
+                self.on_tool_result(connection, &call, result, to);
+            }
+            SessionCommand::SetAutonomy(level, to) => self.on_set_autonomy(level, to).await,
+            SessionCommand::KbAdd(collection, content, metadata, to) => {
+                self.on_kb_add(collection, content, metadata, to).await;
+            }
+            SessionCommand::KbRemove(document, to) => self.on_kb_remove(document, to).await,
+            SessionCommand::KbSearch(search, to) => self.on_kb_search(search, to),
+            SessionCommand::KbList(to) => self.on_kb_list(to),
+            // The asker may have given up.
+            SessionCommand::Inspect(to) => drop(to.send(self.snapshot())),
+        }
+    }
+
+    async fn on_join(&mut self, connection: ConnectionId, subscriber: SubscriberRef) {
+        let waiting: Vec<_> = self.broker.iter().map(|pending| pending.published.clone()).collect();
+        subscriber.0.deliver(&waiting);
+        self.connections.insert(connection, subscriber.0);
+        self.set_approval_deadline();
+        // Messages that waited when the server was stopped wait until somebody is there.
+        self.start_next_turn().await;
+    }
+
+    fn on_leave(&mut self, connection: ConnectionId) {
+        self.connections.remove(&connection);
+        self.client_tools.leave(connection);
+        self.publish_settings();
+        self.set_approval_deadline();
+    }
+
+    fn on_add_agent(&mut self, new: NewAgent, to: ReplyTo) {
+        if self.state.agents.len() + self.opening >= MAX_AGENTS {
+            let message = format!("a session takes at most {MAX_AGENTS} agents; remove one first");
+            return self.refuse(to, "agent_add", ErrorCode::Limit, message);
+        }
+        self.opening += 1;
+        let engines = self.deps.engines.clone();
+        self.tasks.spawn(async move {
+            let engine = engines.open(&new.engine).await;
+            Some(OpenedAgent { new, engine, to })
+        });
+    }
+
+    pub(super) async fn on_agent_opened(&mut self, opened: OpenedAgent) {
+        self.opening -= 1;
+        let OpenedAgent { new, engine, to } = opened;
+        let engine = match engine {
+            Ok(engine) => engine,
+            Err(error) => return self.refuse(to, "agent_add", ErrorCode::AgentAddFailed, error.to_string()),
+        };
+        let agent = Agent::new(&new, engine.as_ref(), &self.state.agents, self.identity.workspace.root());
+        let mut next = self.state.clone();
+        next.agents.push(agent.clone());
+        let id = agent.id.clone();
+        let idle = LiveEvent::AgentState { agent: agent.into(), thinking: false, detail: None };
+        let events = vec![Outgoing::Live(idle), self.team_updated(&next)];
+        match self.commit(None, events, Some(next), None).await {
+            Ok(_) => {
+                self.engines.insert(id, engine);
+                self.reply(to, Answer::Done);
+            }
+            Err(error) => self.refuse_for_store(to, "agent_add", &error),
+        }
+    }
+
+    async fn on_remove_agent(&mut self, agent: &AgentId, to: ReplyTo) {
+        if !self.state.agents.iter().any(|other| other.id == *agent) {
+            let message = format!("no agent {agent} in this session");
+            return self.refuse(to, "agent_remove", ErrorCode::AgentNotFound, message);
+        }
+        if self.state.agents.len() == 1 {
+            let message = "a session keeps at least one agent; add another first";
+            return self.refuse(to, "agent_remove", ErrorCode::AgentRemoveFailed, message);
+        }
+        self.on_cancel(Some(agent)).await;
+        let mut next = self.state.clone();
+        next.agents.retain(|other| other.id != *agent);
+        // What waits for the agent is answered by the first one.
+        let heir = next.agents[0].id.clone();
+        for turn in next.open_turns.iter_mut().filter(|turn| turn.waiting && turn.agent == *agent) {
+            turn.agent = heir.clone();
+        }
+        let events = vec![self.team_updated(&next)];
+        match self.commit(None, events, Some(next), None).await {
+            Ok(_) => {
+                self.engines.remove(agent);
+                self.reply(to, Answer::Done);
+            }
+            Err(error) => self.refuse_for_store(to, "agent_remove", &error),
+        }
+    }
+
+    fn team_updated(&self, next: &SessionState) -> Outgoing {
+        let team = TeamUpdated { agents: next.agents.clone(), tools: self.tool_names() };
+        Outgoing::durable(DurableEvent::TeamUpdated(team))
+    }
+
+    async fn on_decide(&mut self, decide: DecideCommand, to: ReplyTo) {
+        let DecideCommand { call, decision, reason, edited_args, by } = decide;
+        let Some(pending) = self.broker.find(&call) else {
+            let message =
+                format!("no call {call} waits for an answer: it is settled, or not of this session");
+            return self.refuse(to, "tool_approve", ErrorCode::UnknownToolCall, message);
+        };
+        let request = pending.request.clone();
+        let edited = edited_args.is_some();
+        let grant = match decision {
+            Decision::Always if !edited => request.grant.clone(),
+            Decision::Always | Decision::Approve | Decision::Reject => None,
+        };
+        let audited = match decision {
+            Decision::Reject => AuditDecision::Rejected,
+            Decision::Always if grant.is_some() => AuditDecision::Always,
+            // Where `always` covers nothing it counts once.
+            Decision::Always | Decision::Approve => AuditDecision::Approved,
+        };
+        let next = grant.as_ref().map(|grant| {
+            let mut next = self.state.clone();
+            next.grants.push(grant.clone());
+            next
+        });
+        let mut events = vec![resolved(&request, audited, &by, grant)];
+        // Edited arguments are rated first; the turn records what will run.
+        if !edited || decision == Decision::Reject {
+            events.push(audit(&request, audited, &by));
+        }
+        let settled = match decision {
+            Decision::Reject => Settled::Rejected { reason: rejection(reason.as_deref()) },
+            Decision::Approve | Decision::Always => Settled::Approved { edited: edited_args, by },
+        };
+        let turn = self.running.as_ref().map(|running| running.turn.clone());
+        match self.commit(turn.as_ref(), events, next, None).await {
+            Ok(_) => {
+                if let Some(pending) = self.broker.take(&call) {
+                    pending.settle(settled);
+                }
+                self.set_approval_deadline();
+                self.reply(to, Answer::Done);
+            }
+            Err(error) => self.refuse_for_store(to, "tool_approve", &error),
+        }
+    }
+
+    /// Settles everything that waits for a person in the same way.
+    pub(super) async fn settle_all(&mut self, decision: AuditDecision, by: &str, settled: &Settled) {
+        let pending = self.broker.take_all();
+        let events: Vec<Outgoing> = pending
+            .iter()
+            .flat_map(|pending| {
+                [resolved(&pending.request, decision, by, None), audit(&pending.request, decision, by)]
+            })
+            .collect();
+        if !events.is_empty() {
+            let turn = self.running.as_ref().map(|running| running.turn.clone());
+            if let Err(error) = self.commit(turn.as_ref(), events, None, None).await {
+                tracing::warn!(session = %self.identity.id, %error, "settled calls not stored");
+            }
+        }
+        // Nothing runs in any case, so the turn hears it even if the store did not take it.
+        for pending in pending {
+            pending.settle(settled.clone());
+        }
+        self.set_approval_deadline();
+    }
+
+    pub(super) async fn on_approval_timeout(&mut self) {
+        let reason = "Nobody was there to approve the call in time.".to_owned();
+        self.settle_all(AuditDecision::Timeout, "server", &Settled::Rejected { reason }).await;
+    }
+
+    /// While nobody is connected, what waits is rejected after a while; else it may have no limit.
+    pub(super) fn set_approval_deadline(&mut self) {
+        let limit = match (self.broker.is_empty(), self.connections.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some(self.deps.limits.unattended_approval),
+            (false, false) => self.deps.limits.approval,
+        };
+        self.approval_deadline = limit.map(|limit| tokio::time::Instant::now() + limit);
+    }
+
+    fn on_register_tools(&mut self, connection: ConnectionId, tools: Vec<ClientToolDef>, to: ReplyTo) {
+        match self.client_tools.register(connection, tools) {
+            Ok(()) => {
+                self.publish_settings();
+                self.reply(to, Answer::Done);
+            }
+            Err(refusal) => self.reply(to, Answer::Refused(refusal)),
+        }
+    }
+
+    fn on_tool_result(
+        &mut self,
+        connection: ConnectionId,
+        call: &ToolCallId,
+        result: Result<String, String>,
+        to: ReplyTo,
+    ) {
+        if self.client_tools.answer(connection, call, result) {
+            return self.reply(to, Answer::Done);
+        }
+        let message = format!("no call {call} waits for this connection's answer");
+        self.refuse(to, "mcp_result", ErrorCode::UnknownToolCall, message);
+    }
+
+    async fn on_set_autonomy(&mut self, level: AutonomyLevel, to: ReplyTo) {
+        if level == AutonomyLevel::FullAuto && !self.deps.unsandboxed {
+            let message = "FULL_AUTO needs a sandbox for tools, and this server has none; \
+                           start it with --dangerously-unsandboxed to allow it all the same";
+            return self.refuse(to, "set_autonomy", ErrorCode::Forbidden, message);
+        }
+        let next = SessionState { autonomy: level, ..self.state.clone() };
+        let events = vec![Outgoing::durable(DurableEvent::AutonomyChanged(level))];
+        match self.commit(None, events, Some(next), None).await {
+            Ok(_) => self.reply(to, Answer::Done),
+            Err(error) => self.refuse_for_store(to, "set_autonomy", &error),
+        }
+    }
+
+    async fn on_kb_add(
+        &mut self,
+        collection: Collection,
+        content: String,
+        metadata: Map<String, Value>,
+        to: ReplyTo,
+    ) {
+        let document = collection.document_id(&content);
+        let new = NewDocument { collection, id: document.clone(), content, metadata };
+        let events = vec![Outgoing::durable(DurableEvent::KbAdded(document.clone()))];
+        match self.commit(None, events, None, Some(Condition::NewDocument(new))).await {
+            Ok(stored) => self.reply(to, Answer::KbAdded { document, duplicate: stored.is_none() }),
+            Err(error) => self.refuse_for_store(to, "kb_add", &error),
+        }
+    }
+
+    async fn on_kb_remove(&mut self, document: DocumentId, to: ReplyTo) {
+        for collection in self.identity.collections() {
+            let events = vec![Outgoing::durable(DurableEvent::KbRemoved(document.clone()))];
+            let condition = Condition::RemoveDocument(collection, document.clone());
+            match self.commit(None, events, None, Some(condition)).await {
+                Ok(Some(_)) => return self.reply(to, Answer::KbRemoved { document, found: true }),
+                Ok(None) => {}
+                Err(error) => return self.refuse_for_store(to, "kb_remove", &error),
+            }
+        }
+        self.reply(to, Answer::KbRemoved { document, found: false });
+    }
+
+    fn on_kb_search(&mut self, search: KbSearchCommand, to: ReplyTo) {
+        let knowledge = self.deps.knowledge.clone();
+        let query = KnowledgeQuery {
+            collections: self.identity.collections(),
+            text: search.query,
+            limit: search.limit,
+            threshold: search.threshold,
+        };
+        self.answer_beside(to, "kb_search", async move {
+            knowledge.search(query).await.map(Answer::KbHits).map_err(|error| error.to_string())
+        });
+    }
+
+    fn on_kb_list(&mut self, to: ReplyTo) {
+        let documents = self.deps.documents.clone();
+        let collections = self.identity.collections();
+        self.answer_beside(to, "kb_list", async move {
+            let mut all = Vec::new();
+            for collection in &collections {
+                all.extend(documents.documents(collection).await.map_err(|error| error.to_string())?);
+            }
+            Ok(Answer::KbDocuments(all))
+        });
+    }
+
+    /// Answers from a task of its own, so that the session goes on meanwhile.
+    fn answer_beside(
+        &mut self,
+        to: ReplyTo,
+        request: &'static str,
+        work: impl Future<Output = Result<Answer, String>> + Send + 'static,
+    ) {
+        let identity = self.identity.clone();
+        let subscriber = match &to {
+            ReplyTo::Connection { id, .. } => self.connections.get(id).cloned(),
+            ReplyTo::Caller(_) => None,
+        };
+        self.tasks.spawn(async move {
+            let answer = work.await.unwrap_or_else(|message| {
+                Answer::Refused(Refusal { code: ErrorCode::KbError, message, request })
+            });
+            match (to, subscriber) {
+                (ReplyTo::Connection { re, .. }, Some(subscriber)) => {
+                    subscriber.deliver(&[answer_event(&identity, re, answer)]);
+                }
+                (to, _) => reply(&Default::default(), &identity, to, answer),
+            }
+            None
+        });
+    }
+
+    fn snapshot(&self) -> SessionSnapshot {
+        let first = self.state.agents.first().and_then(|agent| self.engines.get(&agent.id));
+        SessionSnapshot {
+            title: self.title.clone(),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            head_seq: self.head_seq,
+            autonomy: self.state.autonomy,
+            agents: self.state.agents.clone(),
+            thinking: self.running.as_ref().map(|running| running.agent.clone()),
+            tools: self.tool_names(),
+            pending: self.broker.iter().map(|pending| pending.request.clone()).collect(),
+            accepts_images: first.is_some_and(|engine| engine.accepts_images()),
+        }
+    }
+}
+
+fn rejection(reason: Option<&str>) -> String {
+    match reason.map(str::trim).filter(|reason| !reason.is_empty()) {
+        Some(reason) => format!("The user rejected the call: {reason}"),
+        None => "The user rejected the call.".to_owned(),
+    }
+}
+
+fn resolved(
+    request: &ApprovalRequest,
+    decision: AuditDecision,
+    by: &str,
+    grant: Option<crate::approval::Grant>,
+) -> Outgoing {
+    Outgoing::durable(DurableEvent::ApprovalResolved(ApprovalResolved {
+        call: request.call.clone(),
+        decision,
+        by: by.to_owned(),
+        grant,
+    }))
+}
+
+fn audit(request: &ApprovalRequest, decision: AuditDecision, by: &str) -> Outgoing {
+    Outgoing::durable(DurableEvent::Audited(AuditRecord {
+        call: request.call.clone(),
+        agent: request.agent.clone(),
+        tool: request.tool.clone(),
+        class: request.class,
+        reasons: request.reasons.clone(),
+        decision,
+        by: by.to_owned(),
+        at: Timestamp::now(),
+        summary: request.summary.clone(),
+        args_digest: args_digest(&request.args),
+    }))
+}

@@ -1,0 +1,316 @@
+//! How a session begins, watches and ends its turns: one at a time, the others wait in order.
+
+use std::sync::Arc;
+
+use tns_protocol::approval::{AuditDecision, RiskClass};
+use tns_protocol::chat::Usage;
+use tns_protocol::{AgentId, ErrorCode, MessageId};
+use tokio_util::sync::CancellationToken;
+
+use super::{Actor, Running, answer_event, store_code};
+use crate::agent::{Agent, NewAgent};
+use crate::approval::broker::Settled;
+use crate::engine::{Engine, OpenError};
+use crate::event::{Answer, DurableEvent, LiveEvent, TurnDone, TurnFailed, TurnInterrupted, UserMessage};
+use crate::history;
+use crate::session::port::{Outgoing, TurnPort, TurnReport};
+use crate::session::{ChatCommand, MAX_QUEUED, ReplyTo};
+use crate::store::{Condition, OpenTurn, SessionState, StoreError};
+use crate::turn::calls::CallContext;
+use crate::turn::driver::{TurnTask, message_id};
+use crate::turn::state::TurnEnd;
+
+/// An agent whose engine was opened, or not.
+pub(crate) struct OpenedAgent {
+    pub(super) new: NewAgent,
+    pub(super) engine: Result<Arc<dyn Engine>, OpenError>,
+    pub(super) to: ReplyTo,
+}
+
+impl Actor {
+    pub(super) async fn on_chat(&mut self, chat: ChatCommand, to: ReplyTo) {
+        let agent = match &chat.agent {
+            Some(id) => self.state.agents.iter().find(|agent| agent.id == *id),
+            None => self.state.agents.first(),
+        };
+        let Some(agent) = agent.cloned() else {
+            let message = "no such agent in this session; `agents list` shows them";
+            return self.refuse(to, "chat", ErrorCode::AgentNotFound, message);
+        };
+        let busy = self.running.is_some() || self.state.open_turns.iter().any(|turn| turn.waiting);
+        if busy && self.state.open_turns.iter().filter(|turn| turn.waiting).count() >= MAX_QUEUED {
+            let message = format!("{MAX_QUEUED} messages wait already; wait for a reply, or cancel");
+            return self.refuse(to, "chat", ErrorCode::QueueFull, message);
+        }
+        let message = UserMessage {
+            id: message_id(),
+            agent: agent.id.clone(),
+            parts: chat.parts,
+            client_message_id: chat.client_message_id.clone(),
+            context: chat.context,
+            queued: busy,
+        };
+        let condition = chat.client_message_id.map(Condition::NewMessage);
+        self.close_unclosed().await;
+        let mut next = self.state.clone();
+        let open = OpenTurn { id: message.id.clone(), agent: agent.id.clone(), waiting: busy };
+        next.open_turns.push(open);
+        let mut events = vec![Outgoing::durable(DurableEvent::UserMessage(message.clone()))];
+        let turn = message.id.clone();
+        if busy {
+            match self.commit(Some(&turn), events, Some(next), condition).await {
+                // The same message again: it waits, or was answered, already.
+                Ok(_) => {
+                    self.reply(to, Answer::Done);
+                    self.start_next_turn().await;
+                }
+                Err(error) => self.refuse_for_store(to, "chat", &error),
+            }
+        } else {
+            let agent = Arc::new(agent);
+            // The model works while the message is stored; nothing of it is shown before.
+            self.start(agent.clone(), message);
+            events.push(thinking(&agent, true));
+            match self.commit(Some(&turn), events, Some(next), condition).await {
+                Ok(Some(_)) => self.reply(to, Answer::Done),
+                Ok(None) => {
+                    self.drop_running();
+                    self.reply(to, Answer::Done);
+                }
+                Err(error) => {
+                    self.drop_running();
+                    self.refuse_for_store(to, "chat", &error);
+                }
+            }
+        }
+    }
+
+    /// Begins the turn of the message that waits longest, if none runs.
+    pub(super) async fn start_next_turn(&mut self) {
+        if self.running.is_some() || self.shutdown.is_cancelled() {
+            return;
+        }
+        let Some(waiting) = self.state.open_turns.iter().find(|turn| turn.waiting).cloned() else { return };
+        let message = match self.find_message(&waiting.id).await {
+            Ok(Some(message)) => message,
+            Ok(None) => {
+                tracing::error!(session = %self.identity.id, turn = %waiting.id, "a waiting message is not stored");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(session = %self.identity.id, %error, "a waiting message can't be read now");
+                return;
+            }
+        };
+        let agents = &self.state.agents;
+        let agent = agents.iter().find(|agent| agent.id == waiting.agent).or(agents.first());
+        let Some(agent) = agent.cloned().map(Arc::new) else { return };
+        let mut next = self.state.clone();
+        if let Some(turn) = next.open_turns.iter_mut().find(|turn| turn.id == waiting.id) {
+            turn.waiting = false;
+            turn.agent = agent.id.clone();
+        }
+        let message = UserMessage { agent: agent.id.clone(), ..message };
+        self.start(agent.clone(), message);
+        let events =
+            vec![Outgoing::durable(DurableEvent::QueueStarted(waiting.id.clone())), thinking(&agent, true)];
+        if let Err(error) = self.commit(Some(&waiting.id), events, Some(next), None).await {
+            tracing::warn!(session = %self.identity.id, %error, "a waiting message was not begun");
+            self.drop_running();
+        }
+    }
+
+    async fn find_message(&self, id: &MessageId) -> Result<Option<UserMessage>, StoreError> {
+        let rows = history::load(self.deps.store.as_ref(), self.identity.key).await?;
+        let messages = rows.into_iter().filter_map(|row| match row.event {
+            DurableEvent::UserMessage(message) => Some(message),
+            _ => None,
+        });
+        Ok(messages.into_iter().find(|message| message.id == *id))
+    }
+
+    fn start(&mut self, agent: Arc<Agent>, message: UserMessage) {
+        let (port, reports) = TurnPort::new(self.settings.subscribe());
+        let cancel = CancellationToken::new();
+        let turn = message.id.clone();
+        let task = TurnTask {
+            deps: self.deps.clone(),
+            identity: self.identity.clone(),
+            team: self.state.agents.clone(),
+            engine: self.engines.get(&agent.id).cloned(),
+            waiting: self
+                .state
+                .open_turns
+                .iter()
+                .filter(|turn| turn.waiting)
+                .map(|turn| turn.id.clone())
+                .collect(),
+            context: CallContext {
+                agent: agent.id.clone(),
+                workspace: self.identity.workspace.clone(),
+                arguments: self.deps.arguments.clone(),
+                limits: self.deps.limits.clone(),
+                port,
+                cancel: cancel.clone(),
+            },
+            agent: agent.clone(),
+            message,
+        };
+        let task = self.tasks.spawn(async move {
+            task.run().await;
+            None
+        });
+        self.running = Some(Running { turn, agent: agent.id.clone(), reports, cancel, task });
+    }
+
+    /// Ends the running turn without a word: its begin was not stored, or its store failed.
+    fn drop_running(&mut self) -> Option<(MessageId, AgentId)> {
+        let running = self.running.take()?;
+        running.task.abort();
+        drop(self.broker.take_all());
+        Some((running.turn, running.agent))
+    }
+
+    pub(super) async fn on_report(&mut self, report: TurnReport) {
+        match report {
+            TurnReport::Emit { events, stored } => {
+                let done = self.emit(events).await;
+                if let Some(stored) = stored {
+                    // The turn may have been dropped.
+                    let _ = stored.send(done);
+                }
+            }
+            TurnReport::Ask { request, reply } => {
+                if !self.broker.has_room() {
+                    let reason =
+                        "Too many calls wait for the user; try again when some are answered.".to_owned();
+                    return drop(reply.send(Settled::Rejected { reason }));
+                }
+                let turn = self.running.as_ref().map(|running| running.turn.clone());
+                let event = Outgoing::durable(DurableEvent::ApprovalRequested((*request).clone()));
+                match self.commit(turn.as_ref(), vec![event], None, None).await {
+                    Ok(published) => {
+                        if let Some(published) = published.into_iter().flatten().next() {
+                            self.broker.add(*request, published, reply);
+                            self.set_approval_deadline();
+                        }
+                    }
+                    Err(error) => self.fail_turn(&error).await,
+                }
+            }
+            TurnReport::CallClient { call, tool, args, reply } => {
+                let Some(subscriber) = self.connections.get(&tool.connection).cloned() else {
+                    return drop(reply.send(Err("The client that runs this tool has left.".to_owned())));
+                };
+                let (server, name) = (tool.server.clone(), tool.name.clone());
+                let answer = Answer::CallTool { call: call.clone(), server, tool: name, args };
+                self.client_tools.wait(call, tool.connection, reply);
+                subscriber.deliver(&[answer_event(&self.identity, None, answer)]);
+            }
+            TurnReport::Engine { agent, engine: Some(engine) } => drop(self.engines.insert(agent, engine)),
+            TurnReport::Engine { agent, engine: None } => drop(self.engines.remove(&agent)),
+            TurnReport::End { events, end } => self.on_end(events, end).await,
+        }
+    }
+
+    async fn emit(&mut self, events: Vec<Outgoing>) -> bool {
+        let sensitive = events.iter().any(|event| {
+            matches!(event, Outgoing::Durable(event)
+                if matches!(&**event, DurableEvent::ToolStarted(started) if started.class == RiskClass::Sensitive))
+        });
+        let next = (sensitive && !self.state.read_sensitive)
+            .then(|| SessionState { read_sensitive: true, ..self.state.clone() });
+        let turn = self.running.as_ref().map(|running| running.turn.clone());
+        match self.commit(turn.as_ref(), events, next, None).await {
+            Ok(_) => true,
+            Err(error) => {
+                self.fail_turn(&error).await;
+                false
+            }
+        }
+    }
+
+    async fn on_end(&mut self, mut events: Vec<Outgoing>, end: TurnEnd) {
+        let Some(running) = self.running.take() else { return };
+        // A turn that ends on its own has no call left; after a failure one may still wait.
+        drop(self.broker.take_all());
+        let mut next = self.state.clone();
+        next.open_turns.retain(|turn| turn.id != running.turn);
+        if let Some(agent) = self.state.agents.iter().find(|agent| agent.id == running.agent) {
+            events.push(thinking(&Arc::new(agent.clone()), false));
+        }
+        events.push(Outgoing::durable(ended(end)));
+        if let Err(error) = self.commit(Some(&running.turn), events, Some(next), None).await {
+            self.announce_failure(running.turn, &running.agent, &error).await;
+        }
+        self.set_approval_deadline();
+        self.start_next_turn().await;
+    }
+
+    /// The turn's task is gone without a word: a bug, told as such.
+    pub(super) async fn on_lost_turn(&mut self) {
+        tracing::error!(session = %self.identity.id, "a turn ended without its end");
+        let message = "the server failed while it worked on this reply; its log says more".to_owned();
+        self.on_end(Vec::new(), TurnEnd::Failed { code: ErrorCode::Internal, message }).await;
+    }
+
+    pub(super) async fn on_cancel(&mut self, agent: Option<&AgentId>) {
+        let Some(running) = &self.running else { return };
+        if agent.is_some_and(|agent| *agent != running.agent) {
+            return;
+        }
+        running.cancel.cancel();
+        self.settle_all(AuditDecision::Cancelled, "user", &Settled::Cancelled).await;
+    }
+
+    /// The store did not take an event of the running turn: nothing more of it is shown.
+    async fn fail_turn(&mut self, error: &StoreError) {
+        if let Some((turn, agent)) = self.drop_running() {
+            self.announce_failure(turn, &agent, error).await;
+            self.start_next_turn().await;
+        }
+    }
+
+    async fn announce_failure(&mut self, turn: MessageId, agent: &AgentId, error: &StoreError) {
+        tracing::error!(session = %self.identity.id, %turn, %error, "a turn could not be stored");
+        self.unclosed.push(turn);
+        let mut events = Vec::new();
+        if let Some(agent) = self.state.agents.iter().find(|other| other.id == *agent) {
+            events.push(thinking(&Arc::new(agent.clone()), false));
+        }
+        let failed = TurnFailed { code: store_code(error), message: error.to_string() };
+        events.push(Outgoing::Live(LiveEvent::Failed(failed)));
+        // Live events need no store.
+        drop(self.commit(None, events, None, None).await);
+    }
+
+    /// Stores the ends of turns that could not be stored before.
+    async fn close_unclosed(&mut self) {
+        for turn in std::mem::take(&mut self.unclosed) {
+            let mut next = self.state.clone();
+            next.open_turns.retain(|open| open.id != turn);
+            let message = "the reply could not be stored".to_owned();
+            let failed = TurnFailed { code: ErrorCode::StorageFull, message };
+            let events = vec![Outgoing::durable(DurableEvent::TurnFailed(failed))];
+            if self.commit(Some(&turn), events, Some(next), None).await.is_err() {
+                self.unclosed.push(turn);
+            }
+        }
+    }
+}
+
+fn thinking(agent: &Arc<Agent>, thinking: bool) -> Outgoing {
+    Outgoing::Live(LiveEvent::AgentState { agent: agent.clone(), thinking, detail: None })
+}
+
+fn ended(end: TurnEnd) -> DurableEvent {
+    match end {
+        TurnEnd::Done { usage, stop } => DurableEvent::Done(TurnDone { usage, stop }),
+        TurnEnd::Interrupted { usage } => interrupted(usage),
+        TurnEnd::Failed { code, message } => DurableEvent::TurnFailed(TurnFailed { code, message }),
+    }
+}
+
+fn interrupted(usage: Usage) -> DurableEvent {
+    DurableEvent::Interrupted(TurnInterrupted { usage, reason: "cancelled".to_owned() })
+}

@@ -1,0 +1,185 @@
+//! All sessions of a server: finds, makes and loads them, one task each.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tns_protocol::SessionId;
+use tns_protocol::approval::AutonomyLevel;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::actor::Actor;
+use super::{MAILBOX, SessionCommand, SessionDeps, SessionHandle, SessionIdentity};
+use crate::agent::{Agent, NewAgent};
+use crate::engine::{EngineChoice, OpenError};
+use crate::store::{NewSession, SessionRecord, SessionState, StoreError};
+use crate::tool::Workspace;
+
+/// Role of the agent that a new session begins with.
+const FIRST_AGENT_ROLE: &str = "assistant";
+/// Sessions that left their place in the map; more → the map is swept.
+const SWEEP_EVERY: usize = 256;
+
+/// All sessions of a server.
+pub struct Registry {
+    deps: SessionDeps,
+    places: Mutex<Places>,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+type Key = (String, SessionId);
+/// The lock is held while a session is loaded, so that two connections never load it twice.
+type Place = Arc<tokio::sync::Mutex<Option<WeakHandle>>>;
+
+#[derive(Default)]
+struct Places {
+    map: HashMap<Key, Place>,
+    since_sweep: usize,
+}
+
+/// Finds a session's handle again while it lives.
+#[derive(Clone)]
+pub(crate) struct WeakHandle {
+    commands: mpsc::WeakSender<SessionCommand>,
+    identity: Arc<SessionIdentity>,
+}
+
+impl WeakHandle {
+    pub(crate) fn upgrade(&self) -> Option<SessionHandle> {
+        Some(SessionHandle { commands: self.commands.upgrade()?, identity: self.identity.clone() })
+    }
+}
+
+/// What a new session begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionStart {
+    /// Its title.
+    pub title: Option<String>,
+    /// Where its tools work: absolute and canonical.
+    pub workspace: PathBuf,
+}
+
+/// A session could not be found, made or loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The store's reason.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The default engine can't be opened.
+    #[error(transparent)]
+    Engine(#[from] OpenError),
+}
+
+impl Registry {
+    /// Makes a registry without sessions.
+    pub fn new(deps: SessionDeps) -> Self {
+        Self { deps, places: Mutex::default(), tasks: TaskTracker::new(), shutdown: CancellationToken::new() }
+    }
+
+    /// Finds a session; never makes one.
+    ///
+    /// # Errors
+    /// The store's reason.
+    pub async fn find(
+        &self,
+        principal: &str,
+        id: &SessionId,
+    ) -> Result<Option<SessionHandle>, RegistryError> {
+        let place = self.place(principal, id);
+        let mut place = place.lock().await;
+        if let Some(handle) = place.as_ref().and_then(WeakHandle::upgrade) {
+            return Ok(Some(handle));
+        }
+        let Some(record) = self.deps.store.find_session(principal, id).await? else { return Ok(None) };
+        Ok(Some(self.launch(&mut place, record)))
+    }
+
+    /// Finds a session or makes it; the flag says whether it was made.
+    ///
+    /// # Errors
+    /// The store's reason, or that the default engine can't be opened.
+    pub async fn find_or_create(
+        &self,
+        principal: &str,
+        id: &SessionId,
+        start: &SessionStart,
+    ) -> Result<(SessionHandle, bool), RegistryError> {
+        let place = self.place(principal, id);
+        let mut place = place.lock().await;
+        if let Some(handle) = place.as_ref().and_then(WeakHandle::upgrade) {
+            return Ok((handle, false));
+        }
+        if let Some(record) = self.deps.store.find_session(principal, id).await? {
+            return Ok((self.launch(&mut place, record), false));
+        }
+        let state = self.first_state(&start.workspace).await?;
+        let new = NewSession {
+            principal: principal.to_owned(),
+            id: id.clone(),
+            title: start.title.clone(),
+            workspace: start.workspace.clone(),
+            state,
+        };
+        let (record, made) = self.deps.store.create_session(new).await?;
+        Ok((self.launch(&mut place, record), made))
+    }
+
+    async fn first_state(&self, workspace: &Path) -> Result<SessionState, RegistryError> {
+        let engine = self.deps.engines.open(&EngineChoice::default()).await?;
+        let new = NewAgent { role: FIRST_AGENT_ROLE.to_owned(), ..NewAgent::default() };
+        let agent = Agent::new(&new, engine.as_ref(), &[], workspace);
+        Ok(SessionState {
+            autonomy: AutonomyLevel::default(),
+            agents: vec![agent],
+            ..SessionState::default()
+        })
+    }
+
+    fn place(&self, principal: &str, id: &SessionId) -> Place {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.since_sweep += 1;
+        if places.since_sweep >= SWEEP_EVERY {
+            places.since_sweep = 0;
+            places.map.retain(|_, place| {
+                let used = Arc::strong_count(place) > 1;
+                used || place.try_lock().is_ok_and(|handle| is_alive(handle.as_ref()))
+            });
+        }
+        places.map.entry((principal.to_owned(), id.clone())).or_default().clone()
+    }
+
+    fn launch(&self, place: &mut Option<WeakHandle>, record: SessionRecord) -> SessionHandle {
+        let (commands, receiver) = mpsc::channel(MAILBOX);
+        let identity = Arc::new(SessionIdentity {
+            key: record.key,
+            principal: record.principal.clone(),
+            id: record.id.clone(),
+            workspace: Arc::new(Workspace::new(record.workspace.clone())),
+        });
+        let weak = WeakHandle { commands: commands.downgrade(), identity: identity.clone() };
+        *place = Some(weak.clone());
+        let actor =
+            Actor::new(self.deps.clone(), record, identity.clone(), receiver, weak, self.shutdown.clone());
+        self.tasks.spawn(actor.run());
+        SessionHandle { commands, identity }
+    }
+
+    /// Returns how many sessions are in memory.
+    pub fn active(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Cancels what runs and waits until every session has stored its last event.
+    pub async fn shutdown(&self) {
+        self.shutdown.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+fn is_alive(handle: Option<&WeakHandle>) -> bool {
+    handle.is_some_and(|handle| handle.commands.upgrade().is_some())
+}

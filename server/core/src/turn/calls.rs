@@ -1,0 +1,253 @@
+//! One tool call: its arguments are checked, it is rated and decided, a person may be asked, it runs,
+//! its output is cut to size. Never ends the turn: what goes wrong is a result that the model reads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tns_protocol::approval::{AuditDecision, RiskClass};
+use tns_protocol::{AgentId, Timestamp};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::TurnLimits;
+use super::state::{Decided, FinishedCall, not_run};
+use crate::approval::broker::Settled;
+use crate::approval::policy::{Situation, Verdict, decide};
+use crate::approval::{ApprovalRequest, AuditRecord, Grant, args_digest};
+use crate::event::{DurableEvent, ToolStarted};
+use crate::message::{ToolCall, ToolResult};
+use crate::session::port::{Outgoing, TurnPort};
+use crate::tool::{Args, ArgumentCheck, Rating, Tool, ToolOutcome, ToolRun, Workspace};
+
+/// How long a tool may take to end after it was told to.
+const STOP_GRACE: Duration = Duration::from_millis(450);
+/// What the model reads of a call that nobody may answer for.
+const NOBODY: &str = "Nobody was there to approve the call in time.";
+
+/// What every call of a turn shares.
+#[derive(Clone)]
+pub(crate) struct CallContext {
+    pub(crate) agent: AgentId,
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) arguments: Arc<dyn ArgumentCheck>,
+    pub(crate) limits: TurnLimits,
+    pub(crate) port: TurnPort,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// A call that may run: what was approved, to the argument.
+pub(crate) struct Approved {
+    pub(crate) call: ToolCall,
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) class: RiskClass,
+    /// The decision still to be recorded, with the start; `None`: recorded when a person decided.
+    audit: Option<AuditRecord>,
+}
+
+/// Finds out whether a call may run. Asks a person if it must, as long as it takes.
+pub(crate) async fn authorize(
+    context: &CallContext,
+    mut call: ToolCall,
+    tool: Option<Arc<dyn Tool>>,
+) -> Result<Approved, String> {
+    let Some(tool) = tool else {
+        return Err(format!("There is no tool named {}.", call.name));
+    };
+    let mut rating = rate(context, &tool, &call.args).await?;
+    let digest = args_digest(&call.args);
+    let verdict = {
+        let settings = context.port.settings();
+        let situation = Situation {
+            level: settings.autonomy,
+            trusted_workspace: context.workspace.is_trusted(),
+            read_sensitive: settings.read_sensitive,
+            grants: &settings.grants,
+        };
+        decide(&situation, &call.name, &rating, &digest)
+    };
+    match verdict {
+        Verdict::Run { decision, by } => {
+            let audit = Some(record(context, &call, &rating, decision, by));
+            Ok(Approved { class: rating.class, call, tool, audit })
+        }
+        Verdict::Reject { reason } => {
+            let audit = record(context, &call, &rating, AuditDecision::Blocked, "server".into());
+            context.port.emit(vec![Outgoing::durable(DurableEvent::Audited(audit))]).await;
+            Err(format!("The call was refused: {reason}."))
+        }
+        Verdict::Ask { mut grant } => loop {
+            match ask(context, &call, &rating, grant.take()).await {
+                Settled::Approved { edited: None, .. } => {
+                    return Ok(Approved { class: rating.class, call, tool, audit: None });
+                }
+                Settled::Approved { edited: Some(args), by } => {
+                    let edited = rate(context, &tool, &args).await?;
+                    if edited.class == RiskClass::Escalation {
+                        let audit = record(context, &call, &edited, AuditDecision::Blocked, "server".into());
+                        context.port.emit(vec![Outgoing::durable(DurableEvent::Audited(audit))]).await;
+                        return Err(
+                            "The edited call was refused: a change of privilege is never allowed.".into()
+                        );
+                    }
+                    call.args = args;
+                    let riskier = edited.class > rating.class;
+                    rating = edited;
+                    if !riskier {
+                        let audit = Some(record(context, &call, &rating, AuditDecision::Approved, by));
+                        return Ok(Approved { class: rating.class, call, tool, audit });
+                    }
+                }
+                Settled::Rejected { reason } => return Err(reason),
+                Settled::Cancelled => return Err("The user cancelled the call.".into()),
+            }
+        },
+    }
+}
+
+async fn rate(context: &CallContext, tool: &Arc<dyn Tool>, args: &Args) -> Result<Rating, String> {
+    context.arguments.check(&tool.spec().schema, args)?;
+    Ok(tool.rate(args, &context.workspace).await)
+}
+
+async fn ask(context: &CallContext, call: &ToolCall, rating: &Rating, grant: Option<Grant>) -> Settled {
+    let request = ApprovalRequest {
+        call: call.id.clone(),
+        agent: context.agent.clone(),
+        tool: call.name.clone(),
+        class: rating.class,
+        reasons: rating.reasons.clone(),
+        summary: rating.summary.clone(),
+        diff: rating.diff.clone(),
+        args: call.args.clone(),
+        grant,
+    };
+    // Without an answer the session is gone: nothing may run.
+    context.port.ask(request).await.unwrap_or(Settled::Rejected { reason: NOBODY.to_owned() })
+}
+
+/// Makes the record of a decision, now.
+pub(crate) fn record(
+    context: &CallContext,
+    call: &ToolCall,
+    rating: &Rating,
+    decision: AuditDecision,
+    by: String,
+) -> AuditRecord {
+    AuditRecord {
+        call: call.id.clone(),
+        agent: context.agent.clone(),
+        tool: call.name.clone(),
+        class: rating.class,
+        reasons: rating.reasons.clone(),
+        decision,
+        by,
+        at: Timestamp::now(),
+        summary: rating.summary.clone(),
+        args_digest: args_digest(&call.args),
+    }
+}
+
+/// Runs an approved call. Its start is stored before anything runs; if that fails, nothing does.
+pub(crate) async fn run(context: &CallContext, approved: Approved, stop: CancellationToken) -> FinishedCall {
+    let Approved { call, tool, class, audit } = approved;
+    let started = DurableEvent::ToolStarted(ToolStarted {
+        call: call.id.clone(),
+        agent: context.agent.clone(),
+        tool: call.name.clone(),
+        args: call.args.clone(),
+        class,
+    });
+    let events =
+        audit.map(DurableEvent::Audited).into_iter().chain([started]).map(Outgoing::durable).collect();
+    if !context.port.commit(events).await {
+        return not_run(&call, "The start of the call could not be stored, so it did not run.".into());
+    }
+    let limit = tool.limit().unwrap_or(context.limits.tool);
+    let began = Instant::now();
+    let outcome = run_within(tool.as_ref(), &call, context, limit, &stop).await;
+    let (output, truncated) = cut(outcome.output, context.limits.result_chars);
+    FinishedCall {
+        result: ToolResult {
+            call: call.id,
+            provider_id: call.provider_id,
+            untrusted_source: (!context.workspace.is_trusted()).then(|| call.name.clone()),
+            name: call.name,
+            output,
+            is_error: outcome.is_error,
+        },
+        ran: true,
+        duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        truncated,
+    }
+}
+
+async fn run_within(
+    tool: &dyn Tool,
+    call: &ToolCall,
+    context: &CallContext,
+    limit: Duration,
+    stop: &CancellationToken,
+) -> ToolOutcome {
+    // The tool's own token, so that a time-out of one call does not stop the others.
+    let ends = stop.child_token();
+    let mut running = tool.run(ToolRun {
+        args: call.args.clone(),
+        workspace: context.workspace.clone(),
+        cancel: ends.clone(),
+        limit,
+        call: call.id.clone(),
+    });
+    let reason = tokio::select! {
+        outcome = &mut running => return outcome,
+        () = stop.cancelled() => "The user cancelled the call.".to_owned(),
+        () = tokio::time::sleep(limit) => format!("The call ran longer than its limit of {} s.", limit.as_secs_f32()),
+    };
+    ends.cancel();
+    match timeout(STOP_GRACE, running).await {
+        // What it gave before the end is worth more than the bare reason.
+        Ok(outcome) if outcome.is_error => outcome,
+        Ok(outcome) => ToolOutcome::error(format!("{}\n{reason}", outcome.output)),
+        Err(_) => ToolOutcome::error(reason),
+    }
+}
+
+/// Cuts an output to `most` characters: head and tail stay, the middle is named.
+fn cut(output: String, most: usize) -> (String, bool) {
+    // An output of no more bytes than characters allowed can't be too long.
+    if output.len() <= most {
+        return (output, false);
+    }
+    let count = output.chars().count();
+    if count <= most {
+        return (output, false);
+    }
+    let head = most / 2;
+    let tail = most - head;
+    let start = output.char_indices().nth(head).map_or(output.len(), |(at, _)| at);
+    let end = output.char_indices().nth(count - tail).map_or(output.len(), |(at, _)| at);
+    let left_out = count - head - tail;
+    (format!("{}\n[… {left_out} characters left out …]\n{}", &output[..start], &output[end..]), true)
+}
+
+/// Wraps a decision for the state machine.
+pub(crate) fn decided(result: &Result<Box<Approved>, String>) -> Decided {
+    match result {
+        Ok(approved) => Decided::Run { class: approved.class },
+        Err(reason) => Decided::Refused { reason: reason.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_cut_in_the_middle_at_characters() {
+        assert_eq!(cut("職".repeat(10), 10), ("職".repeat(10), false));
+        assert_eq!(
+            cut("職".repeat(12), 10),
+            (format!("{0}\n[… 2 characters left out …]\n{0}", "職".repeat(5)), true)
+        );
+        assert_eq!(cut("abc".into(), 2), ("a\n[… 1 characters left out …]\nc".into(), true));
+    }
+}
