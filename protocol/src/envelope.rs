@@ -87,22 +87,18 @@ pub fn decode_client(text: &str) -> Result<ClientFrame, DecodeError> {
     if !text.trim_start().starts_with('{') {
         return Err(refuse(&context, ErrorCode::InvalidJson, "the frame must be a JSON object".into()));
     }
-    let mut fault = None;
+    let mut faults = Faults::default();
     let mut deserializer = serde_json::Deserializer::from_str(text);
     // The depth is counted by `Checked`, whose limit lies below the parser's own.
-    let parsed = Checked { depth: 1, fault: &mut fault }
+    let parsed = Checked { depth: 1, faults: &mut faults }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
-    let mut body = match (fault, parsed) {
-        (Some(Fault::Limit(message)), _) => return Err(refuse(&context, ErrorCode::Limit, message)),
+    let mut body = match (faults.limit, parsed) {
+        (Some(message), _) => return Err(refuse(&context, ErrorCode::Limit, message)),
         (_, Ok(Value::Object(body))) => body,
         (_, _) => {
             return Err(refuse(&context, ErrorCode::InvalidJson, "the frame must be a JSON object".into()));
         }
-    };
-    let duplicate = match body.remove(DUPLICATE_KEY_MARK) {
-        Some(Value::String(key)) => Some(key),
-        _ => None,
     };
     context.re = body.remove("reqId").and_then(|id| serde_json::from_value(id).ok());
     let session = body.remove("sessionId");
@@ -117,7 +113,7 @@ pub fn decode_client(text: &str) -> Result<ClientFrame, DecodeError> {
             "v must be the number 1: this server speaks protocol version 1".into(),
         ));
     }
-    if let Some(key) = duplicate {
+    if let Some(key) = faults.duplicate {
         return Err(refuse(&context, ErrorCode::InvalidMessage, format!("{key} stands twice in one object")));
     }
     let Some(Value::String(type_name)) = type_name else {
@@ -251,23 +247,28 @@ fn field_error(error: &serde_json::Error) -> String {
     }
 }
 
-enum Fault {
-    Limit(String),
+/// What is wrong with a frame that is JSON all the same.
+#[derive(Default)]
+struct Faults {
+    limit: Option<String>,
+    /// The first key that stands twice in one object.
+    duplicate: Option<String>,
 }
 
-/// A key no wire field can have, under which the root object remembers a key that stood twice.
-const DUPLICATE_KEY_MARK: &str = "\u{0}duplicate";
-
-/// Builds a value while it counts depth and keys, and refuses a key that stands twice.
+/// Builds a value while it counts depth and keys, and notes a key that stands twice.
 struct Checked<'a> {
     depth: usize,
-    fault: &'a mut Option<Fault>,
+    faults: &'a mut Faults,
 }
 
 impl Checked<'_> {
+    fn inner(&mut self) -> Checked<'_> {
+        Checked { depth: self.depth + 1, faults: &mut *self.faults }
+    }
+
     fn limit<E: serde::de::Error>(&mut self, message: String) -> E {
         let error = E::custom(&message);
-        *self.fault = Some(Fault::Limit(message));
+        self.faults.limit = Some(message);
         error
     }
 
@@ -317,9 +318,7 @@ impl<'de> Visitor<'de> for Checked<'_> {
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
         self.check_depth()?;
         let mut list = Vec::new();
-        while let Some(item) =
-            items.next_element_seed(Checked { depth: self.depth + 1, fault: &mut *self.fault })?
-        {
+        while let Some(item) = items.next_element_seed(self.inner())? {
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -328,24 +327,15 @@ impl<'de> Visitor<'de> for Checked<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
         self.check_depth()?;
         let mut object = Map::new();
-        let mut duplicate = None;
         while let Some(key) = entries.next_key::<String>()? {
-            let value =
-                entries.next_value_seed(Checked { depth: self.depth + 1, fault: &mut *self.fault })?;
-            // A nested object hands the key that stood twice upwards, to the root.
-            if let Some(inner) = value.get(DUPLICATE_KEY_MARK).and_then(Value::as_str) {
-                duplicate.get_or_insert_with(|| inner.to_owned());
-            }
+            let value = entries.next_value_seed(self.inner())?;
             if object.contains_key(&key) {
-                duplicate.get_or_insert_with(|| key.clone());
+                self.faults.duplicate.get_or_insert_with(|| key.clone());
             }
             object.insert(key, value);
             if object.len() > MAX_OBJECT_KEYS {
                 return Err(self.limit(format!("an object has more than {MAX_OBJECT_KEYS} keys")));
             }
-        }
-        if let Some(key) = duplicate {
-            object.insert(DUPLICATE_KEY_MARK.to_owned(), Value::String(key));
         }
         Ok(Value::Object(object))
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tns_protocol::approval::{AuditDecision, AutonomyLevel, RiskClass};
@@ -387,7 +388,7 @@ pub struct Published {
     /// The event.
     pub event: Event,
     /// A slot in which a face keeps its encoding, so that it is made once and not once a connection.
-    pub encoded: OnceLock<Arc<str>>,
+    pub encoded: OnceLock<Bytes>,
 }
 
 /// Where a session's events go. Delivering never waits: a full receiver drops or disconnects by its own rule.

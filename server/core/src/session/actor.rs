@@ -8,6 +8,7 @@ mod commands;
 mod turns;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use tns_protocol::{AgentId, ErrorCode, MessageId, RequestId, Timestamp};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_tools::ClientTools;
 use super::port::{Outgoing, Settings, TurnReport};
+use super::registry::{Ends, WeakHandle};
 use super::{ConnectionId, ReplyTo, SessionCommand, SessionDeps, SessionHandle, SessionIdentity};
 use crate::approval::broker::Broker;
 use crate::engine::Engine;
@@ -31,7 +33,7 @@ pub(crate) struct Actor {
     commands: mpsc::Receiver<SessionCommand>,
     /// Keeps the session alive while a turn runs or waits, though nobody holds a handle.
     alive: Option<SessionHandle>,
-    own_handle: super::registry::WeakHandle,
+    own_handle: WeakHandle,
     title: Option<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -51,6 +53,7 @@ pub(crate) struct Actor {
     tasks: JoinSet<Option<turns::OpenedAgent>>,
     opening: usize,
     shutdown: CancellationToken,
+    turns: Arc<AtomicUsize>,
 }
 
 /// The turn that runs.
@@ -60,6 +63,8 @@ struct Running {
     reports: mpsc::Receiver<TurnReport>,
     cancel: CancellationToken,
     task: tokio::task::AbortHandle,
+    /// Counts the turn while it runs.
+    _counted: turns::Counted,
 }
 
 /// What the actor waits for.
@@ -78,8 +83,8 @@ impl Actor {
         record: SessionRecord,
         identity: Arc<SessionIdentity>,
         commands: mpsc::Receiver<SessionCommand>,
-        own_handle: super::registry::WeakHandle,
-        shutdown: CancellationToken,
+        own_handle: WeakHandle,
+        ends: Ends,
     ) -> Self {
         let (settings, _) = watch::channel(Arc::new(Settings::default()));
         let mut actor = Self {
@@ -103,7 +108,8 @@ impl Actor {
             unclosed: Vec::new(),
             tasks: JoinSet::new(),
             opening: 0,
-            shutdown,
+            shutdown: ends.shutdown,
+            turns: ends.turns,
         };
         actor.publish_settings();
         actor

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tns_protocol::SessionId;
@@ -28,6 +29,7 @@ pub struct Registry {
     places: Mutex<Places>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+    turns: Arc<AtomicUsize>,
 }
 
 type Key = (String, SessionId);
@@ -53,6 +55,14 @@ impl WeakHandle {
     }
 }
 
+/// What ties a session's task to its registry.
+pub(crate) struct Ends {
+    /// Fires when the server stops.
+    pub(crate) shutdown: CancellationToken,
+    /// Counts the turns that run.
+    pub(crate) turns: Arc<AtomicUsize>,
+}
+
 /// What a new session begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionStart {
@@ -76,7 +86,13 @@ pub enum RegistryError {
 impl Registry {
     /// Makes a registry without sessions.
     pub fn new(deps: SessionDeps) -> Self {
-        Self { deps, places: Mutex::default(), tasks: TaskTracker::new(), shutdown: CancellationToken::new() }
+        Self {
+            deps,
+            places: Mutex::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+            turns: Arc::default(),
+        }
     }
 
     /// Finds a session; never makes one.
@@ -161,8 +177,8 @@ impl Registry {
         });
         let weak = WeakHandle { commands: commands.downgrade(), identity: identity.clone() };
         *place = Some(weak.clone());
-        let actor =
-            Actor::new(self.deps.clone(), record, identity.clone(), receiver, weak, self.shutdown.clone());
+        let ends = Ends { shutdown: self.shutdown.clone(), turns: self.turns.clone() };
+        let actor = Actor::new(self.deps.clone(), record, identity.clone(), receiver, weak, ends);
         self.tasks.spawn(actor.run());
         SessionHandle { commands, identity }
     }
@@ -170,6 +186,11 @@ impl Registry {
     /// Returns how many sessions are in memory.
     pub fn active(&self) -> usize {
         self.tasks.len()
+    }
+
+    /// Returns how many turns run.
+    pub fn turns(&self) -> usize {
+        self.turns.load(Ordering::Relaxed)
     }
 
     /// Cancels what runs and waits until every session has stored its last event.

@@ -1,6 +1,7 @@
 //! How a session begins, watches and ends its turns: one at a time, the others wait in order.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tns_protocol::approval::{AuditDecision, RiskClass};
 use tns_protocol::chat::Usage;
@@ -25,6 +26,22 @@ pub(crate) struct OpenedAgent {
     pub(super) new: NewAgent,
     pub(super) engine: Result<Arc<dyn Engine>, OpenError>,
     pub(super) to: ReplyTo,
+}
+
+/// Counts a running turn while it lives.
+pub(super) struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(turns: Arc<AtomicUsize>) -> Self {
+        turns.fetch_add(1, Ordering::Relaxed);
+        Self(turns)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Actor {
@@ -160,7 +177,8 @@ impl Actor {
             task.run().await;
             None
         });
-        self.running = Some(Running { turn, agent: agent.id.clone(), reports, cancel, task });
+        let _counted = Counted::new(self.turns.clone());
+        self.running = Some(Running { turn, agent: agent.id.clone(), reports, cancel, task, _counted });
     }
 
     /// Ends the running turn without a word: its begin was not stored, or its store failed.

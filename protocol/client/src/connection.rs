@@ -1,0 +1,231 @@
+//! One socket: opening it, the read loop and the write loop. It knows nothing of trying again.
+
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use tns_protocol::rest::ErrorBody;
+use tns_protocol::{ErrorCode, decode_server};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_util::sync::CancellationToken;
+
+use crate::ClientError;
+use crate::address::Address;
+use crate::events::{Batch, ClientEvent};
+
+/// Bytes read from the socket at once: many token frames, and little memory for each connection.
+const READ_BUFFER_BYTES: usize = 4 << 10;
+/// Largest message taken from a server; its own limit for what it stores is half of this.
+const MAX_INCOMING_BYTES: usize = 16 << 20;
+/// Time for the name, the connection and the handshake together.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the server's goodbye after ours.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Most events of one batch. More that have arrived → the next batch.
+const BATCH_EVENTS: usize = 64;
+/// Text after which a batch is handed over, in bytes; one frame may exceed it.
+const BATCH_BYTES: usize = 256 << 10;
+
+pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// The client's ends of the channels, which outlive any one socket.
+pub(crate) struct Link {
+    /// Frames to write.
+    pub(crate) queue: mpsc::Receiver<String>,
+    /// Where events go.
+    pub(crate) events: mpsc::Sender<Batch>,
+    /// The client wants to end.
+    pub(crate) closing: CancellationToken,
+}
+
+/// Why a socket's loops ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// This side is done: nobody listens any more, or the client said goodbye.
+    Finished,
+    /// The connection broke or the server left; another may work.
+    Lost(String),
+    /// The server sends what this client can't read; another connection won't help.
+    Unreadable(String),
+}
+
+/// Connects and shakes hands.
+pub(crate) async fn open(address: &Address) -> Result<Socket, ClientError> {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .max_message_size(Some(MAX_INCOMING_BYTES))
+        .max_frame_size(Some(MAX_INCOMING_BYTES));
+    let disable_nagle = true;
+    let opening = connect_async_with_config(address.chat(), Some(config), disable_nagle);
+    // Boxed: the handshake's state is large and lives for a moment only.
+    match tokio::time::timeout(OPEN_TIMEOUT, Box::pin(opening)).await {
+        Ok(Ok((socket, _))) => Ok(socket),
+        Ok(Err(error)) => Err(refusal(address, error)),
+        Err(_) => Err(ClientError::Unreachable(format!(
+            "{} did not answer within {} seconds",
+            address.as_str(),
+            OPEN_TIMEOUT.as_secs()
+        ))),
+    }
+}
+
+/// Turns a failed handshake into the error that a caller can act on.
+fn refusal(address: &Address, error: Error) -> ClientError {
+    match error {
+        Error::Http(response) => {
+            let status = response.status().as_u16();
+            let body = response.body().as_deref().unwrap_or_default();
+            match serde_json::from_slice::<ErrorBody>(body) {
+                Ok(ErrorBody { error }) => {
+                    ClientError::Refused { status, code: error.code, message: error.message }
+                }
+                Err(_) if status == 503 => ClientError::Refused {
+                    status,
+                    code: ErrorCode::Limit,
+                    message: format!("{} takes no more connections now", address.as_str()),
+                },
+                Err(_) => ClientError::Protocol(format!(
+                    "{} answered {status} where a tns server has its chat",
+                    address.as_str()
+                )),
+            }
+        }
+        Error::Io(error) => ClientError::Unreachable(format!("{}: {}", address.as_str(), plain(&error))),
+        other => ClientError::Protocol(format!("{}: {other}", address.as_str())),
+    }
+}
+
+/// An I/O error without the number that the system gives it.
+pub(crate) fn plain(error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_lowercase(),
+        None => text,
+    }
+}
+
+/// Reads and writes until one side ends. `first` is written before anything that is queued.
+pub(crate) async fn run(socket: Socket, link: &mut Link, first: Vec<String>) -> End {
+    let (mut sink, mut stream) = socket.split();
+    let end = tokio::select! {
+        end = read_loop(&mut stream, &link.events) => end,
+        end = write_loop(&mut sink, &mut link.queue, &link.closing, first) => end,
+    };
+    if end == End::Finished {
+        // The socket is dropped next; a server that doesn't answer in time sees that instead.
+        let goodbye = async {
+            if sink.close().await.is_ok() {
+                while let Some(Ok(_)) = stream.next().await {}
+            }
+        };
+        if tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await.is_err() {
+            tracing::debug!("the server did not answer the goodbye");
+        }
+    }
+    end
+}
+
+/// Hands over what arrives, as many frames at once as are there. Pings are answered by reading on.
+async fn read_loop(stream: &mut SplitStream<Socket>, events: &mpsc::Sender<Batch>) -> End {
+    loop {
+        let (batch, end) = read_batch(stream).await;
+        if !batch.is_empty() && events.send(batch).await.is_err() {
+            return End::Finished;
+        }
+        if let Some(end) = end {
+            return end;
+        }
+    }
+}
+
+/// Waits for one message and takes those that have arrived behind it.
+async fn read_batch(stream: &mut SplitStream<Socket>) -> (Batch, Option<End>) {
+    let mut batch = Batch::new();
+    let mut bytes = 0;
+    let mut arrived = Some(stream.next().await);
+    while let Some(message) = arrived {
+        match message {
+            Some(Ok(Message::Text(text))) => match decode_server(&text) {
+                Ok(frame) => {
+                    bytes += text.len();
+                    batch.push(ClientEvent::Frame(Box::new(frame)));
+                }
+                Err(error) => {
+                    return (batch, Some(End::Unreadable(format!("the server sent a wrong frame: {error}"))));
+                }
+            },
+            Some(Ok(Message::Binary(_))) => {
+                return (batch, Some(End::Unreadable("the server sent a binary frame".into())));
+            }
+            Some(Ok(Message::Close(frame))) => {
+                let reason = match frame {
+                    Some(frame) if !frame.reason.is_empty() => {
+                        format!("the server closed the connection: {} ({})", frame.reason, frame.code)
+                    }
+                    Some(frame) => format!("the server closed the connection ({})", frame.code),
+                    None => "the server closed the connection".into(),
+                };
+                return (batch, Some(End::Lost(reason)));
+            }
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+            Some(Err(Error::Capacity(error))) => {
+                return (batch, Some(End::Unreadable(format!("the server sent too much at once: {error}"))));
+            }
+            Some(Err(error)) => return (batch, Some(End::Lost(lost(&error)))),
+            None => return (batch, Some(End::Lost("the connection ended".into()))),
+        }
+        if batch.len() >= BATCH_EVENTS || bytes >= BATCH_BYTES {
+            break;
+        }
+        arrived = stream.next().now_or_never();
+    }
+    (batch, None)
+}
+
+/// Writes what is queued, as much as there is for one flush.
+async fn write_loop(
+    sink: &mut SplitSink<Socket, Message>,
+    queue: &mut mpsc::Receiver<String>,
+    closing: &CancellationToken,
+    first: Vec<String>,
+) -> End {
+    for frame in first {
+        if let Err(error) = sink.send(Message::text(frame)).await {
+            return End::Lost(lost(&error));
+        }
+    }
+    loop {
+        let next = tokio::select! {
+            frame = queue.recv() => frame,
+            () = closing.cancelled() => queue.try_recv().ok(),
+        };
+        let Some(frame) = next else { return End::Finished };
+        let mut written = sink.feed(Message::text(frame)).await;
+        while written.is_ok() {
+            match queue.try_recv() {
+                Ok(frame) => written = sink.feed(Message::text(frame)).await,
+                Err(_) => break,
+            }
+        }
+        if let Err(error) = written.and(sink.flush().await) {
+            return End::Lost(lost(&error));
+        }
+    }
+}
+
+fn lost(error: &Error) -> String {
+    match error {
+        Error::Io(error) => plain(error),
+        Error::ConnectionClosed | Error::AlreadyClosed => "the connection ended".into(),
+        // A server that is killed does not finish its side of the protocol.
+        Error::Protocol(_) => "the server left without a goodbye".into(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Trying again after a loss: when, how often, and joining the sessions anew. No other file knows of it.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tns_protocol::tool::McpTools;
+use tns_protocol::{ClientFrame, encode_client};
+use tokio::time::Instant;
+
+use crate::address::Address;
+use crate::connection::{self, End, Link, Socket};
+use crate::events::ClientEvent;
+use crate::{ClientError, Joined, Reconnect};
+
+/// The first wait.
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+/// The longest wait; also how long a connection must live before the waits begin anew.
+const LONGEST_DELAY: Duration = Duration::from_secs(8);
+
+/// Runs the socket, and the ones after it, until the client is done or `policy` gives up.
+pub(crate) async fn keep(
+    socket: Socket,
+    mut link: Link,
+    address: Address,
+    policy: Reconnect,
+    joined: Arc<Joined>,
+) {
+    let mut backoff = Backoff::default();
+    let mut socket = socket;
+    let mut first = Vec::new();
+    loop {
+        let opened = Instant::now();
+        let reason = match connection::run(socket, &mut link, first).await {
+            End::Finished => return,
+            End::Unreadable(reason) => return close(&link, reason).await,
+            End::Lost(reason) if policy == Reconnect::Never => return close(&link, reason).await,
+            End::Lost(reason) => reason,
+        };
+        tracing::debug!(reason, "connection lost");
+        if opened.elapsed() >= LONGEST_DELAY {
+            backoff = Backoff::default();
+        }
+        let Some(next) = reopen(&mut link, &address, &mut backoff, reason).await else { return };
+        socket = next;
+        first = joins(&joined);
+        if link.events.send(vec![ClientEvent::Reconnected]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tries until a socket is open; `None` when the client is done or trying again is of no use.
+async fn reopen(
+    link: &mut Link,
+    address: &Address,
+    backoff: &mut Backoff,
+    mut reason: String,
+) -> Option<Socket> {
+    loop {
+        let retry_in = backoff.next(random_fraction());
+        link.events.send(vec![ClientEvent::Disconnected { reason, retry_in }]).await.ok()?;
+        let attempt = async {
+            tokio::time::sleep(retry_in).await;
+            connection::open(address).await
+        };
+        let opened = tokio::select! {
+            opened = attempt => opened,
+            () = link.closing.cancelled() => return None,
+            () = link.events.closed() => return None,
+        };
+        match opened {
+            Ok(socket) => return Some(socket),
+            Err(error @ ClientError::Refused { status: 400..=499, .. }) => {
+                close(link, error.to_string()).await;
+                return None;
+            }
+            Err(error) => reason = error.to_string(),
+        }
+    }
+}
+
+async fn close(link: &Link, reason: String) {
+    // Nobody listens any more: then nobody misses the reason.
+    let _ = link.events.send(vec![ClientEvent::Closed { reason }]).await;
+}
+
+/// The frames with which a new connection joins its sessions: an empty set of tools changes nothing else.
+fn joins(joined: &Joined) -> Vec<String> {
+    joined
+        .sessions()
+        .into_iter()
+        .map(|session_id| {
+            let message = McpTools { tools: Vec::new() }.into();
+            encode_client(&ClientFrame { session_id, req_id: None, message })
+        })
+        .collect()
+}
+
+/// Doubling waits.
+struct Backoff {
+    step: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { step: FIRST_DELAY }
+    }
+}
+
+impl Backoff {
+    /// Returns the next wait: three quarters of the step and up to a quarter more, by `fraction` in 0..1, so
+    /// that the clients of a restarted server don't all come at once.
+    fn next(&mut self, fraction: f64) -> Duration {
+        let step = self.step;
+        self.step = (step * 2).min(LONGEST_DELAY);
+        step.mul_f64(0.75 + 0.25 * fraction)
+    }
+}
+
+/// A number in 0..1 from the seed that the standard library draws for its hash maps.
+fn random_fraction() -> f64 {
+    let bits = u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or(0);
+    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_from_a_quarter_second_to_eight_seconds() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<u128> = (0..8).map(|_| backoff.next(1.0).as_millis()).collect();
+        assert_eq!(waits, [250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
+        let mut backoff = Backoff::default();
+        let waits: Vec<u128> = (0..3).map(|_| backoff.next(0.0).as_millis()).collect();
+        assert_eq!(waits, [187, 375, 750]);
+    }
+
+    #[test]
+    fn random_fractions_stay_in_range_and_differ() {
+        let drawn: Vec<f64> = (0..64).map(|_| random_fraction()).collect();
+        assert!(drawn.iter().all(|fraction| (0.0..1.0).contains(fraction)));
+        assert!(drawn.iter().any(|fraction| *fraction != drawn[0]));
+    }
+}

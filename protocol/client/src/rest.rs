@@ -1,0 +1,294 @@
+//! The REST calls of a server, one method each. Answers are bounded; a refusal keeps the server's words.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use reqwest::{Method, Response, StatusCode, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tns_protocol::knowledge::{KbListResult, KbRemoved};
+use tns_protocol::rest::{
+    AuditList, CreateSession, ErrorBody, EventList, Health, KbAddRequest, KbAddResponse, MessageList,
+    SearchRequest, SearchResponse, ServerInfo, SessionDetail, SessionList,
+};
+use tns_protocol::{DocumentId, Seq, SessionId};
+
+use crate::ClientError;
+use crate::address::Address;
+use crate::connection::plain;
+
+/// Time for one call, answer included; indexing a large document is the longest.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for the connection alone.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest answer that is read, in bytes. More → [`ClientError::Protocol`].
+const MAX_ANSWER_BYTES: usize = 32 << 20;
+
+/// The REST face of one server. Cheap to clone; nothing is set up before the first call.
+#[derive(Debug, Clone)]
+pub struct Rest {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    address: Address,
+    http: OnceLock<reqwest::Client>,
+}
+
+impl Rest {
+    /// Names the server at `http://host:port`.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`] when the text is no such address.
+    pub fn new(url: &str) -> Result<Self, ClientError> {
+        Address::parse(url).map(Self::at)
+    }
+
+    pub(crate) fn at(address: Address) -> Self {
+        Self { inner: Arc::new(Inner { address, http: OnceLock::new() }) }
+    }
+
+    /// Returns the server's address, without a trailing slash.
+    pub fn url(&self) -> &str {
+        self.inner.address.as_str()
+    }
+
+    /// GET `/health`: an unhealthy server answers too.
+    ///
+    /// # Errors
+    /// Each call: [`ClientError::Unreachable`] when nobody answers, [`ClientError::Refused`] with the
+    /// server's code, [`ClientError::Protocol`] when the answer is none of this protocol's.
+    pub async fn health(&self) -> Result<Health, ClientError> {
+        let response = self.call(Method::GET, self.url_of(&["health"], &[]), None).await?;
+        match response.status() {
+            StatusCode::SERVICE_UNAVAILABLE => parse(&read_body(response).await?),
+            _ => answer(response).await,
+        }
+    }
+
+    /// GET `/api/info`.
+    ///
+    /// # Errors
+    /// As [`Self::health`].
+    pub async fn info(&self) -> Result<ServerInfo, ClientError> {
+        self.get(&["api", "info"], &[]).await
+    }
+
+    /// POST `/api/sessions`: makes the session, or returns it unchanged when its id is there.
+    ///
+    /// # Errors
+    /// As [`Self::health`].
+    pub async fn create_session(&self, body: CreateSession) -> Result<SessionDetail, ClientError> {
+        self.post(&["api", "sessions"], &body).await
+    }
+
+    /// GET `/api/sessions`: one page, newest first; the server's own page size when `limit` is absent.
+    ///
+    /// # Errors
+    /// As [`Self::health`].
+    pub async fn sessions(
+        &self,
+        cursor: Option<&str>,
+        limit: Option<u32>,
+    ) -> Result<SessionList, ClientError> {
+        let limit = limit.map(|limit| limit.to_string());
+        let query: Vec<_> =
+            cursor.map(|c| ("cursor", c)).into_iter().chain(limit.as_deref().map(|l| ("limit", l))).collect();
+        self.get(&["api", "sessions"], &query).await
+    }
+
+    /// GET `/api/sessions/{id}`.
+    ///
+    /// # Errors
+    /// As [`Self::health`]; an unknown session is `SESSION_NOT_FOUND`.
+    pub async fn session(&self, id: &SessionId) -> Result<SessionDetail, ClientError> {
+        self.get(&["api", "sessions", id.as_str()], &[]).await
+    }
+
+    /// GET `/api/sessions/{id}/messages`: one page after `after_seq`, oldest first.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub async fn messages(
+        &self,
+        id: &SessionId,
+        after_seq: Seq,
+        limit: Option<u32>,
+    ) -> Result<MessageList, ClientError> {
+        let after = after_seq.to_string();
+        let limit = limit.map(|limit| limit.to_string());
+        let query: Vec<_> = std::iter::once(("afterSeq", after.as_str()))
+            .chain(limit.as_deref().map(|limit| ("limit", limit)))
+            .collect();
+        self.get(&["api", "sessions", id.as_str(), "messages"], &query).await
+    }
+
+    /// GET `/api/sessions/{id}/events`: one page of durable events after `after`, ascending.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub async fn events(&self, id: &SessionId, after: Seq) -> Result<EventList, ClientError> {
+        let after = after.to_string();
+        let query = [("after", after.as_str()), ("live", "0")];
+        self.get(&["api", "sessions", id.as_str(), "events"], &query).await
+    }
+
+    /// GET `/api/audit`: a session's decisions, oldest first.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub async fn audit(&self, id: &SessionId) -> Result<AuditList, ClientError> {
+        self.get(&["api", "audit"], &[("sessionId", id.as_str())]).await
+    }
+
+    /// POST `/api/kb`: stores a document.
+    ///
+    /// # Errors
+    /// As [`Self::health`]; `INVALID_MESSAGE` for blank content, `PAYLOAD_TOO_LARGE` above the limit.
+    pub async fn kb_add(&self, body: KbAddRequest) -> Result<KbAddResponse, ClientError> {
+        self.post(&["api", "kb"], &body).await
+    }
+
+    /// POST `/api/kb/search`: best passages first; no hit is an empty list.
+    ///
+    /// # Errors
+    /// As [`Self::health`]; `INVALID_MESSAGE` for a blank query.
+    pub async fn kb_search(&self, body: SearchRequest) -> Result<SearchResponse, ClientError> {
+        self.post(&["api", "kb", "search"], &body).await
+    }
+
+    /// GET `/api/kb`: every document that the session sees, oldest first.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub async fn kb_list(&self, session: &SessionId) -> Result<KbListResult, ClientError> {
+        self.get(&["api", "kb"], &[("sessionId", session.as_str())]).await
+    }
+
+    /// DELETE `/api/kb/{documentId}`: an unknown document is `found: false`.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub async fn kb_remove(
+        &self,
+        session: &SessionId,
+        document: &DocumentId,
+    ) -> Result<KbRemoved, ClientError> {
+        let url = self.url_of(&["api", "kb", document.as_str()], &[("sessionId", session.as_str())]);
+        answer(self.call(Method::DELETE, url, None).await?).await
+    }
+
+    fn url_of(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
+        self.inner.address.rest(segments, query)
+    }
+
+    async fn get<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, ClientError> {
+        answer(self.call(Method::GET, self.url_of(segments, query), None).await?).await
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| ClientError::Protocol(format!("the request is no JSON: {error}")))?;
+        answer(self.call(Method::POST, self.url_of(segments, &[]), Some(body)).await?).await
+    }
+
+    async fn call(&self, method: Method, url: Url, body: Option<Vec<u8>>) -> Result<Response, ClientError> {
+        let mut request = self.http()?.request(method, url);
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        request.send().await.map_err(|error| self.failed(&error))
+    }
+
+    /// Builds the HTTP client for the first call.
+    fn http(&self) -> Result<&reqwest::Client, ClientError> {
+        if let Some(http) = self.inner.http.get() {
+            return Ok(http);
+        }
+        let built = build_http().map_err(|error| ClientError::Unreachable(error.to_string()))?;
+        Ok(self.inner.http.get_or_init(|| built))
+    }
+
+    fn failed(&self, error: &reqwest::Error) -> ClientError {
+        if error.is_timeout() && !error.is_connect() {
+            let seconds = CALL_TIMEOUT.as_secs();
+            return ClientError::Unreachable(format!(
+                "{} did not answer within {seconds} seconds",
+                self.url()
+            ));
+        }
+        ClientError::Unreachable(format!("{}: {}", self.url(), plain(root_cause(error))))
+    }
+}
+
+/// Addresses are plain HTTP only, so the TLS settings that the HTTP crate insists on stay empty: reading the
+/// system's certificates would cost the first byte of every command.
+fn build_http() -> Result<reqwest::Client, Box<dyn std::error::Error>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(CALL_TIMEOUT)
+        .build()?;
+    Ok(client)
+}
+
+fn root_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause
+}
+
+async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
+    let status = response.status();
+    let body = read_body(response).await?;
+    if status.is_success() {
+        return parse(&body);
+    }
+    match serde_json::from_slice::<ErrorBody>(&body) {
+        Ok(ErrorBody { error }) => {
+            Err(ClientError::Refused { status: status.as_u16(), code: error.code, message: error.message })
+        }
+        Err(_) => Err(ClientError::Protocol(format!("it answered {} without a reason", status.as_u16()))),
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(body)
+        .map_err(|error| ClientError::Protocol(format!("its answer is wrong: {error}")))
+}
+
+async fn read_body(mut response: Response) -> Result<Vec<u8>, ClientError> {
+    let mut body = Vec::new();
+    loop {
+        let chunk = response.chunk().await;
+        match chunk.map_err(|error| ClientError::Unreachable(plain(root_cause(&error))))? {
+            Some(chunk) if body.len() + chunk.len() > MAX_ANSWER_BYTES => {
+                let megabytes = MAX_ANSWER_BYTES >> 20;
+                return Err(ClientError::Protocol(format!("its answer is larger than {megabytes} MiB")));
+            }
+            Some(chunk) => body.extend_from_slice(&chunk),
+            None => return Ok(body),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

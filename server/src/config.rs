@@ -1,0 +1,62 @@
+//! What a server is started with. Filled by the program that starts it; this crate reads no environment.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tns_server_core::turn::TurnLimits;
+use tns_server_tools::ExecHelper;
+
+/// The port of `tns serve` when none is named.
+pub const DEFAULT_PORT: u16 = 7777;
+
+/// What a server is started with.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// The data folder: exists, is the user's own, and nobody else may read it. One server at a time
+    /// works in it; the lock is the caller's.
+    pub data_dir: PathBuf,
+    /// Where to listen: a loopback address. 127.0.0.1 brings ::1 along where there is one.
+    pub bind: IpAddr,
+    /// The port; 0: a free one.
+    pub port: u16,
+    /// The server's roots; the first is where sessions work that name no folder.
+    pub roots: Vec<PathBuf>,
+    /// The provider named on the command line.
+    pub provider: Option<String>,
+    /// The model named on the command line.
+    pub model: Option<String>,
+    /// The environment, as far as it holds keys, addresses and choices of engines.
+    pub env: HashMap<String, String>,
+    /// Stop when nothing happened for so long; `None`: never.
+    pub idle_timeout: Option<Duration>,
+    /// FULL_AUTO may be set although no sandbox holds the tools.
+    pub unsandboxed: bool,
+    /// Starts the helper that runs shell commands.
+    pub exec_helper: ExecHelper,
+    /// What a turn may use.
+    pub limits: TurnLimits,
+    /// Most time a shell command may take.
+    pub shell_limit: Duration,
+}
+
+impl ServerConfig {
+    /// Makes the configuration of a server on a free port of 127.0.0.1 with every default.
+    pub fn new(data_dir: PathBuf, root: PathBuf, exec_helper: ExecHelper) -> Self {
+        Self {
+            data_dir,
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 0,
+            roots: vec![root],
+            provider: None,
+            model: None,
+            env: HashMap::new(),
+            idle_timeout: None,
+            unsandboxed: false,
+            exec_helper,
+            limits: TurnLimits::default(),
+            shell_limit: tns_server_tools::DEFAULT_SHELL_LIMIT,
+        }
+    }
+}

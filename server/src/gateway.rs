@@ -1,0 +1,133 @@
+//! The faces of the server: what comes in over the network, and what goes out.
+//!
+//! `accept` takes connections, `door` lets in or turns away, `ws` is the `/chat` face with `dispatch`
+//! (a client's event → a command) and `translate` (a session's event → a frame), `rest` is the REST face.
+
+mod accept;
+mod dispatch;
+mod door;
+mod error;
+mod outbox;
+mod peer;
+mod rest;
+mod translate;
+mod ws;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::{any, delete, get, post};
+use tns_protocol::rest::ServerLimits;
+use tns_protocol::{MAX_MESSAGE_BYTES, MAX_SMALL_MESSAGE_BYTES};
+use tns_server_core::session::registry::Registry;
+use tns_server_core::session::{ConnectionId, SessionDeps};
+use tokio::sync::watch;
+
+pub(crate) use accept::Acceptor;
+pub(crate) use door::Door;
+
+/// Largest body of a REST request: as large as the largest frame, and some room around it.
+const MAX_BODY_BYTES: usize = MAX_MESSAGE_BYTES + (1 << 20);
+
+/// What every connection and request shares.
+pub(crate) struct Gateway {
+    pub(crate) registry: Registry,
+    pub(crate) deps: SessionDeps,
+    /// The server's roots: absolute and canonical. The first is where sessions of `/chat` work.
+    pub(crate) roots: Vec<PathBuf>,
+    /// The engine of new agents: provider, model, and why.
+    pub(crate) engine: EngineLabel,
+    pub(crate) started: Instant,
+    pub(crate) draining: AtomicBool,
+    /// `/chat` connections.
+    pub(crate) connections: watch::Sender<usize>,
+    next_connection: AtomicU64,
+    /// Milliseconds after `started` when something last happened.
+    last_activity: AtomicU64,
+}
+
+/// Which engine new agents use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineLabel {
+    /// Whose models.
+    pub provider: String,
+    /// Which model.
+    pub model: String,
+    /// Why it was chosen, in one line.
+    pub reason: String,
+}
+
+impl Gateway {
+    pub(crate) fn new(deps: SessionDeps, roots: Vec<PathBuf>, engine: EngineLabel) -> Self {
+        Self {
+            registry: Registry::new(deps.clone()),
+            deps,
+            roots,
+            engine,
+            started: Instant::now(),
+            draining: AtomicBool::new(false),
+            connections: watch::Sender::new(0),
+            next_connection: AtomicU64::new(1),
+            last_activity: AtomicU64::new(0),
+        }
+    }
+
+    fn connection_id(&self) -> ConnectionId {
+        ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Notes that somebody uses the server.
+    fn touch(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_activity.store(now, Ordering::Relaxed);
+    }
+
+    /// Returns how long nothing has happened: no connection, no running turn, no REST call.
+    pub(crate) fn idle_for(&self) -> Duration {
+        if *self.connections.borrow() > 0 || self.registry.active() > 0 {
+            self.touch();
+        }
+        let last = Duration::from_millis(self.last_activity.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(last)
+    }
+
+    fn limits() -> ServerLimits {
+        ServerLimits {
+            max_message_bytes: MAX_MESSAGE_BYTES as u64,
+            max_small_message_bytes: MAX_SMALL_MESSAGE_BYTES as u64,
+        }
+    }
+}
+
+/// Builds the router: every route behind the door, every refusal as JSON.
+pub(crate) fn router(gateway: Arc<Gateway>, door: Door) -> Router {
+    Router::new()
+        .route("/chat", get(ws::upgrade))
+        .route("/health", get(rest::health::health))
+        .route("/health/live", get(rest::health::live))
+        .route("/health/ready", get(rest::health::ready))
+        .route("/api/info", get(rest::health::info))
+        .route("/api/schema", get(rest::health::schema))
+        .route("/api/audit", get(rest::sessions::audit))
+        .route("/api/kb", get(rest::kb::list).post(rest::kb::add))
+        .route("/api/kb/search", post(rest::kb::search))
+        .route("/api/kb/{document}", delete(rest::kb::remove))
+        .route("/api/sessions", get(rest::sessions::list).post(rest::sessions::create))
+        .route("/api/sessions/{id}", get(rest::sessions::show))
+        .route("/api/sessions/{id}/messages", get(rest::sessions::messages))
+        .route("/api/sessions/{id}/events", get(rest::sessions::events))
+        .route("/api/index", any(rest::not_offered))
+        .route("/api/index/status", any(rest::not_offered))
+        .route("/api/search", any(rest::not_offered))
+        .fallback(rest::not_found)
+        .method_not_allowed_fallback(rest::method_not_allowed)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(gateway.clone(), rest::note_activity))
+        .layer(middleware::from_fn_with_state(door, door::check))
+        .with_state(gateway)
+}

@@ -1,0 +1,134 @@
+//! Takes connections: a cap, a time limit for headers, who is at the other end, and an orderly stop.
+//!
+//! Our own loop, since `axum::serve` sets no timer, without which hyper's header limit does nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use super::peer;
+
+/// Most connections, `/chat` and REST together. More → 503 and closed.
+const MAX_CONNECTIONS: usize = 12_000;
+/// How long a client may take to send a request's headers.
+const HEADER_TIME: Duration = Duration::from_secs(10);
+/// Pause after the system refused a new connection, such as for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Said to a connection over the cap, before its request is read.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 79\r\n\r\n{\"error\":{\"code\":\"LIMIT\",\"message\":\"too many connections are open; try again\"}}";
+
+/// Takes connections on a server's listeners.
+#[derive(Clone)]
+pub(crate) struct Acceptor {
+    router: Router,
+    room: Arc<Semaphore>,
+    connections: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Acceptor {
+    pub(crate) fn new(router: Router) -> Self {
+        Self {
+            router,
+            room: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            connections: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Takes connections until it is told to stop.
+    pub(crate) async fn run(self, listener: TcpListener) {
+        loop {
+            let taken = tokio::select! {
+                () = self.stop.cancelled() => return,
+                taken = listener.accept() => taken,
+            };
+            match taken {
+                Ok((stream, peer)) => self.take(stream, peer),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn take(&self, mut stream: TcpStream, peer: SocketAddr) {
+        let Ok(room) = self.room.clone().try_acquire_owned() else {
+            // Best effort: the client may be gone.
+            self.connections.spawn(async move {
+                let _ = stream.write_all(FULL).await;
+            });
+            return;
+        };
+        let router = self.router.clone();
+        let stop = self.stop.clone();
+        self.connections.spawn(async move {
+            serve(stream, peer, router, stop).await;
+            drop(room);
+        });
+    }
+
+    /// Stops taking connections and waits until the open ones are done; dropping the future gives up.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.connections.close();
+        self.connections.wait().await;
+    }
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, router: Router, stop: CancellationToken) {
+    let Ok(local) = stream.local_addr() else { return };
+    // Tokens are small; waiting to fill a packet would hold them back.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let identified = tokio::task::spawn_blocking(move || peer::identify(local, peer));
+    let Ok(identified) = identified.await else { return };
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(identified.clone());
+        router.clone().oneshot(request.map(Body::new))
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_canned_refusal_states_its_own_length() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())));
+        assert!(serde_json::from_str::<tns_protocol::rest::ErrorBody>(body).is_ok());
+    }
+}

@@ -1,0 +1,305 @@
+//! A client's event → a command. Checks what the wire types can't, then asks the session.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tns_protocol::approval::{AutonomyLevel, Decision};
+use tns_protocol::chat::{Chat, ContentPart, Origin};
+use tns_protocol::knowledge::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT};
+use tns_protocol::tool::{ClientToolDef, McpResult};
+use tns_protocol::{
+    ClientFrame, ClientMessage, ErrorCode, RequestId, ServerFrame, SessionId, Timestamp, check_label,
+    encode_server,
+};
+use tns_server_core::agent::{AgentRole, NewAgent};
+use tns_server_core::engine::EngineChoice;
+use tns_server_core::event::{MessageContext, MessageOrigin};
+use tns_server_core::message::{Image, Part};
+use tns_server_core::session::registry::{RegistryError, SessionStart};
+use tns_server_core::session::{
+    ChatCommand, ConnectionId, DecideCommand, KbSearchCommand, ReplyTo, SessionCommand, SessionHandle,
+    SessionIdentity, SubscriberRef, client_tools,
+};
+use tns_server_core::store::LOCAL_PRINCIPAL;
+
+use super::Gateway;
+use super::outbox::Outbox;
+use super::translate;
+
+/// Most sessions in memory; more → `LIMIT`. One that nobody uses leaves memory by itself.
+const MAX_ACTIVE_SESSIONS: usize = 10_000;
+
+/// One connection's way to its sessions.
+pub(crate) struct Dispatcher {
+    gateway: Arc<Gateway>,
+    outbox: Arc<Outbox>,
+    connection: ConnectionId,
+    joined: HashMap<SessionId, SessionHandle>,
+}
+
+/// Why an event was refused.
+type Refused = (ErrorCode, String);
+
+impl Dispatcher {
+    pub(crate) fn new(gateway: Arc<Gateway>, outbox: Arc<Outbox>) -> Self {
+        let connection = gateway.connection_id();
+        Self { gateway, outbox, connection, joined: HashMap::new() }
+    }
+
+    /// Asks the event's session. A refusal is answered to this connection.
+    pub(crate) async fn dispatch(&mut self, frame: ClientFrame) {
+        let ClientFrame { session_id, req_id, message } = frame;
+        let request = message.type_name().to_owned();
+        if let Err((code, text)) = self.ask(&session_id, req_id.clone(), message).await {
+            self.refuse(Some(session_id), req_id, Some(&request), code, &text);
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        id: &SessionId,
+        re: Option<RequestId>,
+        message: ClientMessage,
+    ) -> Result<(), Refused> {
+        let reply = ReplyTo::Connection { id: self.connection, re };
+        let creates = !matches!(
+            message,
+            ClientMessage::ToolApprove(_) | ClientMessage::McpResult(_) | ClientMessage::Cancel(_)
+        );
+        let make = command(message, self.connection)?;
+        let handle = self.session(id, creates).await?;
+        let command = make(reply, handle.identity());
+        handle.try_send(command).map_err(|error| (error.code(), error.to_string()))
+    }
+
+    /// Returns the session, joined; makes a missing one if the event may.
+    async fn session(&mut self, id: &SessionId, creates: bool) -> Result<SessionHandle, Refused> {
+        if let Some(handle) = self.joined.get(id) {
+            return Ok(handle.clone());
+        }
+        let registry = &self.gateway.registry;
+        let handle = if creates {
+            if registry.active() >= MAX_ACTIVE_SESSIONS {
+                let message = format!("the server has {MAX_ACTIVE_SESSIONS} sessions open; close some first");
+                return Err((ErrorCode::Limit, message));
+            }
+            let start = SessionStart { title: None, workspace: self.gateway.roots[0].clone() };
+            registry.find_or_create(LOCAL_PRINCIPAL, id, &start).await.map(|(handle, _)| Some(handle))
+        } else {
+            registry.find(LOCAL_PRINCIPAL, id).await
+        };
+        let handle = handle.map_err(|error| (registry_code(&error), error.to_string()))?;
+        let Some(handle) = handle else {
+            return Err((ErrorCode::SessionNotFound, format!("no session {id}")));
+        };
+        let join = SessionCommand::Join(self.connection, SubscriberRef(self.outbox.clone()));
+        handle.send(join).await.map_err(|error| (error.code(), error.to_string()))?;
+        self.joined.insert(id.clone(), handle.clone());
+        Ok(handle)
+    }
+
+    /// Leaves every session.
+    pub(crate) async fn leave(self) {
+        for handle in self.joined.into_values() {
+            // A session that is gone needs no goodbye.
+            let _ = handle.send(SessionCommand::Leave(self.connection)).await;
+        }
+    }
+
+    /// Answers an error to this connection.
+    pub(crate) fn refuse(
+        &self,
+        session_id: Option<SessionId>,
+        re: Option<RequestId>,
+        request: Option<&str>,
+        code: ErrorCode,
+        message: &str,
+    ) {
+        self.outbox.push(encode_server(&ServerFrame {
+            session_id,
+            date: Some(Timestamp::now()),
+            seq: None,
+            turn_id: None,
+            re,
+            message: translate::error(code, message, request),
+        }));
+    }
+}
+
+fn registry_code(error: &RegistryError) -> ErrorCode {
+    match error {
+        RegistryError::Store(tns_server_core::store::StoreError::Full) => ErrorCode::StorageFull,
+        RegistryError::Store(tns_server_core::store::StoreError::Busy) => ErrorCode::StorageBusy,
+        RegistryError::Store(_) => ErrorCode::Internal,
+        RegistryError::Engine(_) => ErrorCode::ProviderUnavailable,
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Refused {
+    (ErrorCode::InvalidMessage, message.into())
+}
+
+type MakeCommand = Box<dyn FnOnce(ReplyTo, &SessionIdentity) -> SessionCommand + Send>;
+
+/// Checks an event and returns how its command is made once its session is known.
+fn command(message: ClientMessage, connection: ConnectionId) -> Result<MakeCommand, Refused> {
+    Ok(match message {
+        ClientMessage::Chat(chat) => {
+            let chat = chat_command(chat)?;
+            Box::new(|to, _| SessionCommand::Chat(chat, to))
+        }
+        ClientMessage::AgentAdd(add) => {
+            let new = new_agent(add)?;
+            Box::new(|to, _| SessionCommand::AddAgent(new, to))
+        }
+        ClientMessage::AgentRemove(remove) => {
+            Box::new(|to, _| SessionCommand::RemoveAgent(remove.agent_id, to))
+        }
+        ClientMessage::ToolApprove(approve) => {
+            let Some(decision) = Decision::parse(&approve.decision) else {
+                let message = "decision must be approve, reject or always; the call goes on waiting";
+                return Err((ErrorCode::InvalidDecision, message.into()));
+            };
+            let decide = DecideCommand {
+                call: approve.tool_call_id,
+                decision,
+                reason: approve.reason,
+                edited_args: approve.edited_args,
+                by: LOCAL_PRINCIPAL.to_owned(),
+            };
+            Box::new(|to, _| SessionCommand::Decide(decide, to))
+        }
+        ClientMessage::Cancel(cancel) => Box::new(|to, _| SessionCommand::Cancel(cancel.agent_id, to)),
+        ClientMessage::McpTools(tools) => {
+            let tools = tools.tools.into_iter().map(client_tool).collect();
+            Box::new(move |to, _| SessionCommand::RegisterTools(connection, tools, to))
+        }
+        ClientMessage::McpResult(result) => {
+            let (call, result) = tool_result(result);
+            Box::new(move |to, _| SessionCommand::ToolResult(connection, call, result, to))
+        }
+        ClientMessage::SetAutonomy(set) => {
+            let Some(level) = AutonomyLevel::parse(&set.level) else {
+                let message = "level must be FULL_AUTO, SUPERVISED, CAUTIOUS or MANUAL";
+                return Err((ErrorCode::InvalidAutonomyLevel, message.into()));
+            };
+            Box::new(move |to, _| SessionCommand::SetAutonomy(level, to))
+        }
+        ClientMessage::KbAdd(add) => {
+            if add.content.trim().is_empty() {
+                return Err(invalid("content must not be blank"));
+            }
+            Box::new(|to, identity| {
+                let metadata = add.metadata.unwrap_or_default();
+                SessionCommand::KbAdd(identity.own_collection(), add.content, metadata, to)
+            })
+        }
+        ClientMessage::KbSearch(search) => {
+            let search = search_command(search.query, search.limit, search.threshold).map_err(invalid)?;
+            Box::new(|to, _| SessionCommand::KbSearch(search, to))
+        }
+        ClientMessage::KbList(_) => Box::new(|to, _| SessionCommand::KbList(to)),
+        ClientMessage::KbRemove(remove) => Box::new(|to, _| SessionCommand::KbRemove(remove.document_id, to)),
+        // `decode_client` lets no unknown type through.
+        ClientMessage::Unknown(name) => {
+            return Err((ErrorCode::UnknownType, format!("type {name:?} is not known")));
+        }
+    })
+}
+
+/// Checks a search.
+pub(crate) fn search_command(
+    query: String,
+    limit: Option<u32>,
+    threshold: Option<f64>,
+) -> Result<KbSearchCommand, String> {
+    if query.trim().is_empty() {
+        return Err("query must not be blank".into());
+    }
+    let limit = limit.unwrap_or(DEFAULT_SEARCH_LIMIT);
+    if !(1..=MAX_SEARCH_LIMIT).contains(&limit) {
+        return Err(format!("limit must be 1 to {MAX_SEARCH_LIMIT}"));
+    }
+    let threshold = threshold.unwrap_or(0.0);
+    if !(0.0..=1.0).contains(&threshold) {
+        return Err("threshold must be 0 to 1".into());
+    }
+    Ok(KbSearchCommand { query, limit: limit as usize, threshold })
+}
+
+fn chat_command(chat: Chat) -> Result<ChatCommand, Refused> {
+    if chat.message.trim().is_empty() {
+        return Err(invalid("message must not be blank"));
+    }
+    let mut parts = vec![Part::Text(chat.message)];
+    for part in chat.content {
+        match part {
+            ContentPart::Text { text } if text.trim().is_empty() => {}
+            ContentPart::Text { text } => parts.push(Part::Text(text)),
+            ContentPart::Image { mime, data } => {
+                let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b"+/=".contains(&b);
+                if !mime.starts_with("image/") || data.is_empty() || !data.bytes().all(is_base64) {
+                    return Err(invalid("content: an image needs a mime of image/… and its bytes in base64"));
+                }
+                parts.push(Part::Image(Image { mime, data: data.into() }));
+            }
+        }
+    }
+    let context = chat.context.map(|context| MessageContext {
+        origin: match context.origin {
+            Origin::User => MessageOrigin::User,
+            Origin::System => MessageOrigin::System,
+            Origin::Event => MessageOrigin::Event,
+        },
+        description: context.description,
+        source_id: context.source_id,
+        metadata: context.metadata,
+    });
+    Ok(ChatCommand { parts, agent: chat.agent_id, client_message_id: chat.client_message_id, context })
+}
+
+fn new_agent(add: tns_protocol::agent::AgentAdd) -> Result<NewAgent, Refused> {
+    let label =
+        |field: &str, text: &str| check_label(text).map_err(|rule| invalid(format!("{field} {rule}")));
+    label("role", &add.role)?;
+    if let Some(name) = &add.name {
+        label("name", name)?;
+    }
+    let roles = add.roles.unwrap_or_default();
+    for role in &roles {
+        label("roles: name", &role.name)?;
+    }
+    let named = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+    Ok(NewAgent {
+        role: add.role,
+        name: add.name,
+        goal: named(add.goal),
+        domain: named(add.domain),
+        roles: roles
+            .into_iter()
+            .map(|role| AgentRole { name: role.name, goal: role.goal, domain: role.domain })
+            .collect(),
+        engine: EngineChoice { provider: named(add.provider), model: named(add.model) },
+    })
+}
+
+fn client_tool(tool: ClientToolDef) -> client_tools::ClientToolDef {
+    client_tools::ClientToolDef {
+        server: tool.server,
+        name: tool.name,
+        description: tool.description.unwrap_or_default(),
+        schema: tool.input_schema.unwrap_or(Value::Null),
+    }
+}
+
+fn tool_result(result: McpResult) -> (tns_protocol::ToolCallId, Result<String, String>) {
+    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let outcome = match (result.result, result.error) {
+        (_, Some(error)) => Err(text(error)),
+        (Some(result), None) => Ok(text(result)),
+        (None, None) => Err("The client answered with neither a result nor an error.".to_owned()),
+    };
+    (result.tool_call_id, outcome)
+}

@@ -1,0 +1,76 @@
+//! The REST face: health, information, sessions, knowledge. JSON in, JSON out, errors too.
+
+pub(super) mod health;
+pub(super) mod kb;
+pub(super) mod sessions;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
+use axum::http::{StatusCode, request::Parts};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde::de::DeserializeOwned;
+use tns_protocol::{ErrorCode, SessionId};
+use tns_server_core::session::SessionHandle;
+use tns_server_core::store::LOCAL_PRINCIPAL;
+
+use super::Gateway;
+use super::error::ApiError;
+
+/// A request's JSON body, whose faults are answered as JSON.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        Json::from_request(request, state).await.map(|Json(body)| Self(body)).map_err(ApiError::from)
+    }
+}
+
+/// A request's query, whose faults are answered as JSON.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Query::from_request_parts(parts, state)
+            .await
+            .map(|Query(params)| Self(params))
+            .map_err(ApiError::from)
+    }
+}
+
+/// Finds a session by the text of its id; never makes one.
+async fn session(gateway: &Gateway, id: &str) -> Result<SessionHandle, ApiError> {
+    let parsed = SessionId::parse(id).map_err(|error| ApiError::invalid(error.to_string()))?;
+    gateway.registry.find(LOCAL_PRINCIPAL, &parsed).await?.ok_or_else(|| ApiError::no_session(id))
+}
+
+/// Notes every call but those of `/health*`, so that the server does not stop as idle meanwhile.
+pub(super) async fn note_activity(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if !request.uri().path().starts_with("/health") {
+        gateway.touch();
+    }
+    next.run(request).await
+}
+
+pub(super) async fn not_found() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, "no such path")
+}
+
+pub(super) async fn method_not_allowed() -> ApiError {
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::NotFound, "the path does not take this method")
+}
+
+pub(super) async fn not_offered() -> ApiError {
+    let message = "this server has no directory index; add documents with POST /api/kb";
+    ApiError::new(StatusCode::NOT_IMPLEMENTED, ErrorCode::NotImplemented, message)
+}

@@ -1,0 +1,264 @@
+//! Sessions, their logs and their audit over HTTP. A read never makes a session.
+
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tns_protocol::approval::AuditDecision;
+use tns_protocol::rest::{
+    AuditList, CreateSession, EventList, MessageList, MessageRole, SessionDetail, SessionList,
+    SessionSummary, StoredMessage,
+};
+use tns_protocol::{ErrorCode, SessionId, Timestamp};
+use tns_server_core::event::{DurableEvent, EventKind, MessageStatus};
+use tns_server_core::session::SessionHandle;
+use tns_server_core::session::registry::SessionStart;
+use tns_server_core::store::{
+    AuditQuery, EventQuery, LOCAL_PRINCIPAL, MAX_PAGE_EVENTS, SessionCursor, SessionKey, StoredEvent,
+};
+use tns_server_core::text_of;
+use uuid::Uuid;
+
+use super::{Body, Params, session};
+use crate::gateway::error::ApiError;
+use crate::gateway::{Gateway, translate};
+
+/// Sessions or audit entries of one page when the request names no limit.
+const DEFAULT_LIMIT: usize = 100;
+/// Most sessions or audit entries of one page.
+const MAX_LIMIT: usize = 1_000;
+/// Longest title, in characters.
+const MAX_TITLE_CHARS: usize = 200;
+
+const MESSAGES: &[EventKind] =
+    &[EventKind::UserMessage, EventKind::AssistantMessage, EventKind::ToolFinished];
+
+fn limit(asked: Option<usize>, default: usize, most: usize) -> Result<usize, ApiError> {
+    match asked.unwrap_or(default) {
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        _ => Err(ApiError::invalid(format!("limit must be 1 to {most}"))),
+    }
+}
+
+/// POST `/api/sessions`: 201, or 200 for a session that was there.
+pub(in crate::gateway) async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    Body(request): Body<CreateSession>,
+) -> Result<(StatusCode, Json<SessionDetail>), ApiError> {
+    let id = match request.id {
+        Some(id) => id,
+        None => SessionId::parse(Uuid::now_v7().to_string())
+            .map_err(|error| ApiError::invalid(error.to_string()))?,
+    };
+    if request.title.as_ref().is_some_and(|title| title.chars().count() > MAX_TITLE_CHARS) {
+        return Err(ApiError::invalid(format!("title must be at most {MAX_TITLE_CHARS} characters")));
+    }
+    let workspace = match request.workspace {
+        Some(folder) => folder_of(PathBuf::from(folder)).await?,
+        None => gateway.roots[0].clone(),
+    };
+    let start = SessionStart { title: request.title, workspace };
+    let (handle, made) = gateway.registry.find_or_create(LOCAL_PRINCIPAL, &id, &start).await?;
+    let code = if made { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((code, Json(detail(&handle).await?)))
+}
+
+/// A local client may name any folder: it can read and write there anyway.
+async fn folder_of(folder: PathBuf) -> Result<PathBuf, ApiError> {
+    let shown = folder.display().to_string();
+    if !folder.is_absolute() {
+        return Err(ApiError::invalid(format!("workspace must be an absolute path, not {shown:?}")));
+    }
+    let invalid = |reason: String| ApiError::invalid(format!("workspace {shown:?}: {reason}"));
+    let folder = tokio::fs::canonicalize(&folder).await.map_err(|error| invalid(error.to_string()))?;
+    let is_folder = tokio::fs::metadata(&folder).await.is_ok_and(|metadata| metadata.is_dir());
+    if is_folder { Ok(folder) } else { Err(invalid("not a folder".to_owned())) }
+}
+
+async fn detail(handle: &SessionHandle) -> Result<SessionDetail, ApiError> {
+    let snapshot = handle.inspect().await?;
+    let thinking = |id| snapshot.thinking.as_ref() == Some(id);
+    Ok(SessionDetail {
+        id: handle.identity().id.clone(),
+        title: snapshot.title,
+        temp: false,
+        created_at: snapshot.created_at,
+        updated_at: snapshot.updated_at,
+        head_seq: snapshot.head_seq,
+        autonomy: snapshot.autonomy,
+        workspace: shown(handle.identity().workspace.root()),
+        supports_image_input: snapshot.accepts_images,
+        supports_image_output: false,
+        agents: snapshot
+            .agents
+            .iter()
+            .map(|agent| translate::agent_info(agent, &snapshot.tools, thinking(&agent.id)))
+            .collect(),
+        pending_approvals: snapshot.pending.iter().map(translate::approval_request).collect(),
+        running: snapshot.thinking.is_some(),
+    })
+}
+
+fn shown(path: &FsPath) -> String {
+    path.display().to_string()
+}
+
+/// GET `/api/sessions/{id}`.
+pub(in crate::gateway) async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Json<SessionDetail>, ApiError> {
+    Ok(Json(detail(&session(&gateway, &id).await?).await?))
+}
+
+/// Which page of sessions.
+#[derive(Debug, Deserialize)]
+pub(in crate::gateway) struct ListParams {
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+/// GET `/api/sessions?cursor=&limit=`: the one whose log grew last first.
+pub(in crate::gateway) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<SessionList>, ApiError> {
+    let limit = limit(params.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
+    let after = params.cursor.as_deref().map(parse_cursor).transpose()?;
+    let page = gateway.deps.store.list_sessions(LOCAL_PRINCIPAL, after, limit).await?;
+    let next_cursor = page.next.map(|next| format!("{}.{}", next.updated_at.as_micros(), next.key.0));
+    let summaries = page.sessions.into_iter().map(|record| SessionSummary {
+        id: record.id,
+        title: record.title,
+        created_at: record.created_at,
+        updated_at: record.updated_at,
+        head_seq: record.head_seq,
+        workspace: shown(&record.workspace),
+    });
+    Ok(Json(SessionList { sessions: summaries.collect(), next_cursor }))
+}
+
+fn parse_cursor(text: &str) -> Result<SessionCursor, ApiError> {
+    let parsed = text.split_once('.').and_then(|(at, key)| {
+        Some(SessionCursor {
+            updated_at: Timestamp::from_micros(at.parse().ok()?),
+            key: SessionKey(key.parse().ok()?),
+        })
+    });
+    parsed.ok_or_else(|| ApiError::invalid("cursor must be a nextCursor of this list"))
+}
+
+/// Which part of a log.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::gateway) struct MessageParams {
+    after_seq: Option<u64>,
+    before_seq: Option<u64>,
+    limit: Option<usize>,
+}
+
+/// GET `/api/sessions/{id}/messages?afterSeq=&beforeSeq=&limit=`: oldest first.
+pub(in crate::gateway) async fn messages(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    Params(params): Params<MessageParams>,
+) -> Result<Json<MessageList>, ApiError> {
+    let handle = session(&gateway, &id).await?;
+    let query = EventQuery {
+        after: params.after_seq.unwrap_or(0),
+        before: params.before_seq,
+        limit: limit(params.limit, MAX_PAGE_EVENTS, MAX_PAGE_EVENTS)?,
+        kinds: Some(MESSAGES),
+    };
+    let page = gateway.deps.store.events(handle.identity().key, query).await?;
+    let messages = page.events.iter().filter_map(stored_message).collect();
+    Ok(Json(MessageList { messages, head_seq: page.head_seq, more: page.more }))
+}
+
+fn stored_message(row: &StoredEvent) -> Option<StoredMessage> {
+    let (role, agent_id, content, tool, failed) = match &row.event {
+        DurableEvent::UserMessage(message) => (MessageRole::User, None, text_of(&message.parts), None, false),
+        DurableEvent::AssistantMessage(step) => {
+            let cut = step.status == MessageStatus::Interrupted;
+            (MessageRole::Assistant, Some(step.agent.to_string()), text_of(&step.parts), None, cut)
+        }
+        DurableEvent::ToolFinished(finished) => {
+            let result = &finished.result;
+            let agent = Some(finished.agent.to_string());
+            (MessageRole::Tool, agent, result.output.clone(), Some(result.name.clone()), result.is_error)
+        }
+        _ => return None,
+    };
+    Some(StoredMessage {
+        seq: row.place.seq,
+        turn_id: row.turn.clone()?,
+        role,
+        agent_id,
+        content,
+        tool,
+        failed,
+        created_at: row.place.at,
+    })
+}
+
+/// Which events.
+#[derive(Debug, Deserialize)]
+pub(in crate::gateway) struct EventParams {
+    after: Option<u64>,
+    live: Option<u8>,
+}
+
+/// GET `/api/sessions/{id}/events?after=N&live=0`: the durable events after a place, as their frames.
+pub(in crate::gateway) async fn events(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    Params(params): Params<EventParams>,
+) -> Result<Json<EventList>, ApiError> {
+    if params.live != Some(0) {
+        let message = "this server streams events over /chat only; add live=0 to read what is stored";
+        return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, ErrorCode::NotImplemented, message));
+    }
+    let handle = session(&gateway, &id).await?;
+    let query =
+        EventQuery { after: params.after.unwrap_or(0), before: None, limit: MAX_PAGE_EVENTS, kinds: None };
+    let page = gateway.deps.store.events(handle.identity().key, query).await?;
+    let frames = page.events.iter().filter_map(|row| {
+        let text = translate::stored(&handle.identity().id, row)?;
+        serde_json::from_str(&text).ok()
+    });
+    Ok(Json(EventList { events: frames.collect(), head_seq: page.head_seq, more: page.more }))
+}
+
+/// Which audit entries.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::gateway) struct AuditParams {
+    session_id: Option<String>,
+    limit: Option<usize>,
+    since: Option<Timestamp>,
+    decision: Option<AuditDecision>,
+}
+
+/// GET `/api/audit?sessionId=&limit=&since=&decision=`: the newest ones, oldest first.
+pub(in crate::gateway) async fn audit(
+    State(gateway): State<Arc<Gateway>>,
+    Params(params): Params<AuditParams>,
+) -> Result<Json<AuditList>, ApiError> {
+    let handle = match &params.session_id {
+        Some(id) => Some(session(&gateway, id).await?),
+        None => None,
+    };
+    let query = AuditQuery {
+        session: handle.as_ref().map(|handle| handle.identity().key),
+        since: params.since,
+        decision: params.decision,
+        limit: limit(params.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
+    };
+    let found = gateway.deps.store.audit(query).await?;
+    let entries: Vec<_> = found.iter().map(|(_, record)| translate::audit_entry(record)).collect();
+    let session_id = handle.map(|handle| handle.identity().id.clone());
+    Ok(Json(AuditList { session_id, count: entries.len() as u64, entries }))
+}

@@ -1,0 +1,258 @@
+//! The server: builds store, engines, tools, knowledge and sessions, and puts the faces before them.
+//!
+//! The composition root. Whoever starts it gives it everything through [`ServerConfig`] and holds a
+//! [`RunningServer`]; any program can, so that one command works without a server running. It prints
+//! nothing and reads no environment. The lock on the data folder is the caller's.
+
+mod config;
+mod gateway;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tns_server_core::engine::{EngineChoice, Engines, OpenError};
+use tns_server_core::recovery;
+use tns_server_core::session::SessionDeps;
+use tns_server_core::store::{DocumentStore, Knowledge, Store, StoreError};
+use tns_server_core::tool::Tool;
+use tns_server_engines::{EngineConfig, EngineRegistry};
+use tns_server_knowledge::KnowledgeEngine;
+use tns_server_tools::{SchemaCheck, ToolsConfig};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub use config::{DEFAULT_PORT, ServerConfig};
+pub use gateway::EngineLabel;
+use gateway::{Acceptor, Door, Gateway};
+pub use tns_server_core::turn::TurnLimits;
+pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};
+
+/// The database's name in the data folder.
+const DATABASE: &str = "tns.db";
+/// The knowledge index's name in the data folder; a cache.
+const INDEX: &str = "index";
+/// How long running turns may go on after the server was told to stop.
+const DRAIN: Duration = Duration::from_secs(3);
+/// How long what is left may take after that.
+const LAST_CALL: Duration = Duration::from_millis(1_500);
+/// Free ports that are tried until one is free on both loopback addresses.
+const PORT_TRIES: usize = 8;
+
+/// A server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is not a loopback one.
+    #[error(
+        "{0} is not a loopback address: this server has no tokens yet, so it serves only this machine; use 127.0.0.1"
+    )]
+    NotLoopback(IpAddr),
+    /// Another program has the port.
+    #[error("port {0} is taken by another program; choose another with --port, or 0 for a free one")]
+    PortTaken(u16),
+    /// Listening failed.
+    #[error("listen on {0}: {1}")]
+    Listen(SocketAddr, io::Error),
+    /// A root is no folder.
+    #[error("root {0}: {1}")]
+    Root(PathBuf, io::Error),
+    /// The store could not be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The named engine can't be opened.
+    #[error(transparent)]
+    Engine(#[from] OpenError),
+}
+
+/// A server that may be started.
+#[derive(Debug)]
+pub struct Server;
+
+/// A server that runs. Dropping it stops it at once, as a crash would: nothing stored is lost.
+pub struct RunningServer {
+    gateway: Arc<Gateway>,
+    acceptor: Acceptor,
+    url: String,
+    idle_timeout: Option<Duration>,
+    /// The accept loops.
+    tasks: JoinSet<()>,
+}
+
+/// The parts behind a server's faces. Tests put scripted engines in.
+pub struct Parts {
+    /// Where logs are kept.
+    pub store: Arc<dyn Store>,
+    /// Where documents are read.
+    pub documents: Arc<dyn DocumentStore>,
+    /// What finds passages.
+    pub knowledge: Arc<dyn Knowledge>,
+    /// What makes engines.
+    pub engines: Arc<dyn Engines>,
+    /// The engine of new agents.
+    pub engine: EngineLabel,
+}
+
+impl Server {
+    /// Opens the data folder, ends turns that a crash left open, chooses the engine and listens.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
+    pub async fn start(config: ServerConfig) -> Result<RunningServer, StartError> {
+        let listeners = listen(&config).await?;
+        let database = config.data_dir.join(DATABASE);
+        let opening = tokio::task::spawn_blocking(move || tns_server_store::open(&database));
+        let (engines, engine) = engines(&config).await?;
+        let store = opening.await.map_err(|error| StoreError::Failed(error.to_string()))??;
+        let store = Arc::new(store);
+        let knowledge = KnowledgeEngine::open(Some(&config.data_dir.join(INDEX)), store.clone());
+        let knowledge = Arc::new(knowledge);
+        let parts = Parts { store: store.clone(), documents: store, knowledge, engines, engine };
+        Self::serve(config, parts, listeners).await
+    }
+
+    /// Starts a server over given parts; the data folder is not used.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
+    pub async fn start_with(config: ServerConfig, parts: Parts) -> Result<RunningServer, StartError> {
+        let listeners = listen(&config).await?;
+        Self::serve(config, parts, listeners).await
+    }
+
+    async fn serve(
+        config: ServerConfig,
+        parts: Parts,
+        listeners: Vec<TcpListener>,
+    ) -> Result<RunningServer, StartError> {
+        let ended = recovery::end_open_turns(parts.store.as_ref()).await?;
+        if ended > 0 {
+            tracing::warn!(turns = ended, "turns that a crash left open were ended");
+        }
+        let mut roots = Vec::with_capacity(config.roots.len());
+        for root in &config.roots {
+            let canonical = tokio::fs::canonicalize(root).await;
+            roots.push(canonical.map_err(|error| StartError::Root(root.clone(), error))?);
+        }
+        let tools = ToolsConfig { shell_limit: config.shell_limit, ..ToolsConfig::new(config.exec_helper) };
+        let tools: Vec<Arc<dyn Tool>> = tns_server_tools::builtin(tools);
+        let deps = SessionDeps {
+            store: parts.store,
+            documents: parts.documents,
+            knowledge: parts.knowledge,
+            engines: parts.engines,
+            tools: tools.into(),
+            arguments: Arc::new(SchemaCheck),
+            limits: config.limits,
+            unsandboxed: config.unsandboxed,
+        };
+        let address = listeners[0]
+            .local_addr()
+            .map_err(|error| StartError::Listen(SocketAddr::new(config.bind, config.port), error))?;
+        let gateway = Arc::new(Gateway::new(deps, roots, parts.engine));
+        let acceptor = Acceptor::new(gateway::router(gateway.clone(), Door::new(address.port())));
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            tasks.spawn(acceptor.clone().run(listener));
+        }
+        Ok(RunningServer {
+            gateway,
+            acceptor,
+            url: format!("http://{address}"),
+            idle_timeout: config.idle_timeout,
+            tasks,
+        })
+    }
+}
+
+impl RunningServer {
+    /// Returns where the server listens: `http://HOST:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the engine of new agents.
+    pub fn engine(&self) -> &EngineLabel {
+        &self.gateway.engine
+    }
+
+    /// Returns the number of `/chat` connections, now and as it changes.
+    pub fn connections(&self) -> watch::Receiver<usize> {
+        self.gateway.connections.subscribe()
+    }
+
+    /// Waits until nothing happened for the idle time-out; without one, for ever.
+    pub async fn idle(&self) {
+        let Some(limit) = self.idle_timeout else { return std::future::pending().await };
+        loop {
+            let idle = self.gateway.idle_for();
+            if idle >= limit {
+                return;
+            }
+            tokio::time::sleep(limit - idle).await;
+        }
+    }
+
+    /// Takes no new connections, lets running turns end for a short while, cancels the rest, and stores
+    /// their ends. Takes at most five seconds.
+    pub async fn shutdown(mut self) {
+        self.gateway.draining.store(true, Ordering::Relaxed);
+        let drained = async {
+            while self.gateway.registry.turns() > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        // A turn that is not done by then is cancelled.
+        let _ = tokio::time::timeout(DRAIN, drained).await;
+        let last = async {
+            self.gateway.registry.shutdown().await;
+            self.acceptor.stop().await;
+        };
+        // A connection that does not close in time is dropped.
+        let _ = tokio::time::timeout(LAST_CALL, last).await;
+        self.tasks.abort_all();
+    }
+}
+
+async fn engines(config: &ServerConfig) -> Result<(Arc<dyn Engines>, EngineLabel), StartError> {
+    let mut engine_config = EngineConfig::from_env(|name| config.env.get(name).cloned());
+    engine_config.flag = EngineChoice { provider: config.provider.clone(), model: config.model.clone() };
+    let registry = EngineRegistry::new(engine_config);
+    let chosen = registry.choose().await?;
+    let label = EngineLabel { provider: chosen.provider, model: chosen.model, reason: chosen.reason };
+    Ok((Arc::new(registry), label))
+}
+
+/// Listens on the bind address; for 127.0.0.1 also on ::1 of the same port, where there is one.
+async fn listen(config: &ServerConfig) -> Result<Vec<TcpListener>, StartError> {
+    if !config.bind.is_loopback() {
+        return Err(StartError::NotLoopback(config.bind));
+    }
+    let address = SocketAddr::new(config.bind, config.port);
+    let twin = config.bind == IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let mut tries = PORT_TRIES;
+    loop {
+        let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => StartError::PortTaken(config.port),
+            _ => StartError::Listen(address, error),
+        })?;
+        let port = listener.local_addr().map_err(|error| StartError::Listen(address, error))?.port();
+        if !twin {
+            return Ok(vec![listener]);
+        }
+        tries -= 1;
+        match TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await {
+            Ok(other) => return Ok(vec![listener, other]),
+            // Somebody else has the port there: with a free choice, choose again.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && config.port == 0 && tries > 0 => {}
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && config.port != 0 => {
+                return Err(StartError::PortTaken(config.port));
+            }
+            // No IPv6 here.
+            Err(_) => return Ok(vec![listener]),
+        }
+    }
+}

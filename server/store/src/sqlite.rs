@@ -1,0 +1,223 @@
+//! The store on SQLite: who does what is settled here, the SQL stands in the modules below.
+
+mod append;
+mod connection;
+mod document;
+mod error;
+mod log;
+mod migrate;
+mod reader;
+mod session;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use tns_protocol::SessionId;
+use tns_server_core::approval::AuditRecord;
+use tns_server_core::store::{
+    Append, Appended, AuditQuery, Collection, DocumentChange, DocumentInfo, DocumentStore, EventPage,
+    EventQuery, NewSession, SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError,
+};
+
+use append::AppendEvents;
+use error::Fault;
+use reader::Readers;
+use session::CreateSession;
+use writer::{Work, Write, Writer};
+
+/// How long a write waits, from its call on, while another process holds the store.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a test sets differently.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// How long a write waits, from its call on, while another process holds the store.
+    busy_timeout: Duration,
+    /// Most pages (of 4 KiB) that the file may have; beyond, the disk counts as full. `None`: no limit.
+    max_pages: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { busy_timeout: BUSY_TIMEOUT, max_pages: None }
+    }
+}
+
+/// The store in one file. Dropped, it writes what was handed over, then closes; that may take as long
+/// as a few commits, so a server drops it when its async work is done.
+///
+/// A stored body that can't be read, by damage or because a newer version wrote it, is left out of
+/// pages and lists and logged as an error with its session and place; everything else stays readable.
+/// Asking for the session itself whose state can't be read fails: it is never made anew.
+pub struct SqliteStore {
+    // First, so that the readers are gone when the writer closes the file and folds its log into it.
+    readers: Readers,
+    writer: Writer,
+    shared: Arc<Shared>,
+    epoch: String,
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+/// What the writer tells everybody after a commit.
+#[derive(Debug, Default)]
+struct Shared {
+    /// The place of the last committed change of a document.
+    document_head: AtomicU64,
+    /// Transactions committed so far.
+    commits: AtomicU64,
+}
+
+/// The store's counters, owned by the writer. A place that is not committed leaves a gap.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    last_gseq: u64,
+    document_head: u64,
+}
+
+impl Numbers {
+    fn load(connection: &Connection) -> Result<Self, Fault> {
+        let last = |table: &str| -> Result<u64, Fault> {
+            let sql = format!("SELECT coalesce(max(gseq), 0) FROM {table}");
+            Ok(unsigned(connection.query_row(&sql, [], |row| row.get(0))?))
+        };
+        let (event, document_head) = (last("events")?, last("documents")?);
+        Ok(Self { last_gseq: event.max(document_head), document_head })
+    }
+
+    fn next_gseq(&mut self) -> u64 {
+        self.last_gseq += 1;
+        self.last_gseq
+    }
+}
+
+impl SqliteStore {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
+        let connection = connection::open_writer(path, options)?;
+        let numbers = Numbers::load(&connection)?;
+        let epoch = connection
+            .query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))
+            .map_err(Fault::from)?;
+        let shared = Arc::new(Shared::default());
+        shared.document_head.store(numbers.document_head, Ordering::Release);
+        let readers = Readers::start(path, options.busy_timeout)?;
+        let writer = Writer::start(connection, numbers, Arc::clone(&shared), options.busy_timeout)?;
+        Ok(Self { readers, writer, shared, epoch })
+    }
+
+    /// Returns the name of this store, made when it was. What was derived from a store with another
+    /// name, such as a search index, must be thrown away.
+    pub fn epoch(&self) -> &str {
+        &self.epoch
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool), StoreError> {
+        self.writer.submit(CreateSession::encode(new)?).await
+    }
+
+    async fn find_session(
+        &self,
+        principal: &str,
+        id: &SessionId,
+    ) -> Result<Option<SessionRecord>, StoreError> {
+        let (principal, id) = (principal.to_owned(), id.clone());
+        self.readers.read(move |connection| session::find(connection, &principal, &id)).await
+    }
+
+    async fn list_sessions(
+        &self,
+        principal: &str,
+        after: Option<SessionCursor>,
+        limit: usize,
+    ) -> Result<SessionPage, StoreError> {
+        let principal = principal.to_owned();
+        self.readers.read(move |connection| session::list(connection, &principal, after, limit)).await
+    }
+
+    fn append(
+        &self,
+        append: Append,
+    ) -> Pin<Box<dyn Future<Output = Result<Appended, StoreError>> + Send + 'static>> {
+        match AppendEvents::encode(append) {
+            Ok(work) => Box::pin(self.writer.submit(work)),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    async fn events(&self, session: SessionKey, query: EventQuery) -> Result<EventPage, StoreError> {
+        self.readers.read(move |connection| log::page(connection, session, &query)).await
+    }
+
+    async fn sessions_with_open_turns(&self) -> Result<Vec<SessionRecord>, StoreError> {
+        self.readers.read(session::with_open_turns).await
+    }
+
+    async fn audit(&self, query: AuditQuery) -> Result<Vec<(SessionId, AuditRecord)>, StoreError> {
+        self.readers.read(move |connection| log::audit(connection, &query)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.writer.submit(Touch).await?;
+        self.readers.read(|connection| session::count(connection).map(drop)).await
+    }
+}
+
+#[async_trait]
+impl DocumentStore for SqliteStore {
+    async fn documents(&self, collection: &Collection) -> Result<Vec<DocumentInfo>, StoreError> {
+        let collection = collection.as_text();
+        self.readers.read(move |connection| document::list(connection, &collection)).await
+    }
+
+    async fn document_counts(&self, collections: &[Collection]) -> Result<BTreeMap<String, u64>, StoreError> {
+        let collections = collections.iter().map(Collection::as_text).collect();
+        self.readers.read(move |connection| document::counts(connection, collections)).await
+    }
+
+    async fn document_changes(&self, after: u64, limit: usize) -> Result<Vec<DocumentChange>, StoreError> {
+        self.readers.read(move |connection| document::changes(connection, after, limit)).await
+    }
+
+    async fn document_head(&self) -> Result<u64, StoreError> {
+        Ok(self.shared.document_head.load(Ordering::Acquire))
+    }
+}
+
+/// Writes without changing anything, as a check that writing works.
+struct Touch;
+
+impl Work for Touch {
+    type Output = ();
+
+    fn run(&self, write: &mut Write<'_>) -> Result<(), Fault> {
+        write.connection.prepare_cached("UPDATE meta SET value = value WHERE key = 'epoch'")?.execute([])?;
+        Ok(())
+    }
+}
+
+/// Returns a counter as SQLite keeps it; no counter gets so far that it is cut.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Returns a counter that SQLite kept; no counter is negative.
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

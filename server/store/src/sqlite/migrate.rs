@@ -1,0 +1,52 @@
+//! Brings a store to the newest schema: numbered steps, forward only, all in one transaction.
+//! It never touches a store that is newer than this program, or a database that is not ours.
+
+use rusqlite::{Connection, TransactionBehavior};
+use tns_server_core::store::StoreError;
+use uuid::Uuid;
+
+use super::error::{Fault, failed};
+
+/// The steps; the number of steps done is kept in the file's `user_version`.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
+
+/// Returns how many steps the store has behind it; 0: an empty file.
+pub(super) fn version(connection: &Connection) -> Result<usize, Fault> {
+    let known = MIGRATIONS.len();
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let version = usize::try_from(version).unwrap_or(usize::MAX);
+    if version > known {
+        return Err(StoreError::Newer(format!(
+            "the data folder was written by a newer version of tns (format {version}, this one knows \
+             {known}); install that version again, or choose another data folder"
+        ))
+        .into());
+    }
+    if version == 0 {
+        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if tables > 0 {
+            return Err(failed("the database file belongs to another program").into());
+        }
+    }
+    Ok(version)
+}
+
+/// Takes the steps that are missing: all of them or none.
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+    if version(connection)? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Asked again under the lock: another process may have been quicker.
+    let done = version(&transaction)?;
+    for step in MIGRATIONS.iter().skip(done) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.execute(
+        "INSERT INTO meta (key, value) VALUES ('epoch', ?1) ON CONFLICT DO NOTHING",
+        [Uuid::new_v4().simple().to_string()],
+    )?;
+    transaction.execute_batch(&format!("PRAGMA user_version = {}", MIGRATIONS.len()))?;
+    transaction.commit()?;
+    Ok(())
+}

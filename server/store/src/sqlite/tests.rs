@@ -1,0 +1,132 @@
+//! What only a store in a file can show. What every store must do is tried by the shared suite.
+
+mod damage;
+mod opening;
+mod pressure;
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tns_protocol::approval::{AuditDecision, RiskClass};
+use tns_protocol::{AgentId, ErrorCode, MessageId, SessionId, Timestamp, ToolCallId};
+use tns_server_core::approval::AuditRecord;
+use tns_server_core::event::{DurableEvent, TurnFailed};
+use tns_server_core::store::{
+    Append, Appended, Collection, Condition, EventQuery, LOCAL_PRINCIPAL, NewDocument, NewEvent, NewSession,
+    OpenTurn, Place, SessionKey, SessionRecord, SessionState, Store, StoreError, StoredEvent,
+};
+
+use super::{Options, SqliteStore};
+
+/// A folder for one store.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("tns.db")
+    }
+
+    fn companion(&self, suffix: &str) -> PathBuf {
+        self.0.path().join(format!("tns.db-{suffix}"))
+    }
+
+    fn open(&self) -> SqliteStore {
+        crate::open(&self.file()).unwrap()
+    }
+
+    fn open_with(&self, options: &Options) -> SqliteStore {
+        SqliteStore::open(&self.file(), options).unwrap()
+    }
+
+    /// Another process, as far as SQLite can tell.
+    fn stranger(&self) -> Connection {
+        open_raw(&self.file())
+    }
+}
+
+fn open_raw(path: &Path) -> Connection {
+    Connection::open(path).unwrap()
+}
+
+fn new_session(id: &str) -> NewSession {
+    NewSession {
+        principal: LOCAL_PRINCIPAL.into(),
+        id: SessionId::parse(id).unwrap(),
+        title: None,
+        workspace: "/work".into(),
+        state: SessionState::default(),
+    }
+}
+
+async fn make(store: &SqliteStore, id: &str) -> SessionKey {
+    store.create_session(new_session(id)).await.unwrap().0.key
+}
+
+async fn find(store: &SqliteStore, id: &str) -> Result<Option<SessionRecord>, StoreError> {
+    store.find_session(LOCAL_PRINCIPAL, &SessionId::parse(id).unwrap()).await
+}
+
+/// An event that carries a text and nothing else.
+fn line(text: impl Into<String>) -> NewEvent {
+    NewEvent {
+        turn: None,
+        event: DurableEvent::TurnFailed(TurnFailed { code: ErrorCode::Internal, message: text.into() }),
+    }
+}
+
+fn audited(call: &str) -> NewEvent {
+    let record = AuditRecord {
+        call: ToolCallId::parse(call).unwrap(),
+        agent: AgentId::parse("helper-00000000").unwrap(),
+        tool: "shell".into(),
+        class: RiskClass::Exec,
+        reasons: vec![],
+        decision: AuditDecision::Approved,
+        by: LOCAL_PRINCIPAL.into(),
+        at: Timestamp::from_micros(1_000),
+        summary: "make".into(),
+        args_digest: String::new(),
+    };
+    NewEvent { turn: None, event: DurableEvent::Audited(record) }
+}
+
+fn plain(session: SessionKey, events: Vec<NewEvent>) -> Append {
+    Append { session, events, state: None, condition: None }
+}
+
+fn adding(session: SessionKey, content: &str) -> Append {
+    let collection = Collection::Session(session);
+    let id = collection.document_id(content);
+    let event = NewEvent { turn: None, event: DurableEvent::KbAdded(id.clone()) };
+    let document = NewDocument { collection, id, content: content.into(), metadata: serde_json::Map::new() };
+    Append { condition: Some(Condition::NewDocument(document)), ..plain(session, vec![event]) }
+}
+
+fn open_turn() -> SessionState {
+    let turn = OpenTurn {
+        id: MessageId::parse("m-1").unwrap(),
+        agent: AgentId::parse("helper-00000000").unwrap(),
+        waiting: false,
+    };
+    SessionState { open_turns: vec![turn], ..SessionState::default() }
+}
+
+async fn stored(store: &SqliteStore, append: Append) -> Vec<Place> {
+    match store.append(append).await.unwrap() {
+        Appended::Stored(places) => places,
+        Appended::Unchanged => panic!("the append changed nothing"),
+    }
+}
+
+fn first(limit: usize) -> EventQuery {
+    EventQuery { after: 0, before: None, limit, kinds: None }
+}
+
+async fn log(store: &SqliteStore, session: SessionKey) -> Vec<StoredEvent> {
+    store.events(session, first(usize::MAX)).await.unwrap().events
+}

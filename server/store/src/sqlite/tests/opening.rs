@@ -1,0 +1,128 @@
+//! Opening: new, again, by whom it was written, with which modes.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use tns_server_core::store::{DocumentStore as _, Store as _, StoreError};
+
+use super::{Folder, adding, find, line, log, make, open_turn, plain, stored};
+
+#[tokio::test]
+async fn a_store_that_is_opened_again_has_everything() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let session = make(&store, "s").await;
+    let mut places = stored(&store, plain(session, vec![line("a"), line("b")])).await;
+    let with_state = tns_server_core::store::Append { state: Some(open_turn()), ..adding(session, "words") };
+    places.extend(stored(&store, with_state).await);
+    let before = (
+        store.epoch().to_owned(),
+        find(&store, "s").await,
+        log(&store, session).await,
+        store.document_changes(0, 10).await,
+        store.document_head().await,
+        store.sessions_with_open_turns().await,
+    );
+    drop(store);
+
+    let store = folder.open();
+    let after = (
+        store.epoch().to_owned(),
+        find(&store, "s").await,
+        log(&store, session).await,
+        store.document_changes(0, 10).await,
+        store.document_head().await,
+        store.sessions_with_open_turns().await,
+    );
+    assert_eq!(after, before);
+    let next = stored(&store, plain(session, vec![line("c")])).await[0];
+    assert_eq!(next.seq, 4);
+    assert!(next.gseq > places[2].gseq);
+}
+
+#[tokio::test]
+async fn what_was_handed_over_is_written_before_the_store_closes() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let session = make(&store, "s").await;
+    for number in 0..100 {
+        drop(store.append(plain(session, vec![line(number.to_string())])));
+    }
+    drop(store);
+    assert_eq!(log(&folder.open(), session).await.len(), 100);
+}
+
+#[tokio::test]
+async fn an_empty_file_becomes_a_store_with_an_epoch_of_its_own() {
+    let (one, two) = (Folder::new(), Folder::new());
+    std::fs::write(one.file(), "").unwrap();
+    let (one, two) = (one.open(), two.open());
+    assert_eq!(one.check().await, Ok(()));
+    assert_ne!(one.epoch(), two.epoch());
+    assert_eq!(find(&one, "s").await, Ok(None));
+}
+
+#[test]
+fn opening_an_existing_store_writes_nothing() {
+    let folder = Folder::new();
+    drop(folder.open());
+    let before = std::fs::read(folder.file()).unwrap();
+    let store = folder.open();
+    let log = std::fs::metadata(folder.companion("wal")).map_or(0, |file| file.len());
+    assert_eq!(log, 0);
+    drop(store);
+    assert_eq!(std::fs::read(folder.file()).unwrap(), before);
+}
+
+#[test]
+fn a_newer_store_is_refused_and_left_as_it_is() {
+    let folder = Folder::new();
+    drop(folder.open());
+    folder.stranger().execute_batch("PRAGMA user_version = 2").unwrap();
+    let before = std::fs::read(folder.file()).unwrap();
+    let Err(StoreError::Newer(line)) = crate::open(&folder.file()) else { panic!("it was opened") };
+    assert_eq!(
+        line,
+        "the data folder was written by a newer version of tns (format 2, this one knows 1); install that \
+         version again, or choose another data folder"
+    );
+    assert_eq!(std::fs::read(folder.file()).unwrap(), before);
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_as_it_is() {
+    let folder = Folder::new();
+    folder.stranger().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    let before = std::fs::read(folder.file()).unwrap();
+    let error = crate::open(&folder.file()).unwrap_err();
+    assert_eq!(error, StoreError::Failed("the database file belongs to another program".into()));
+    assert_eq!(std::fs::read(folder.file()).unwrap(), before);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
+    let folder = Folder::new();
+    let text = "not a database ".repeat(1000);
+    std::fs::write(folder.file(), &text).unwrap();
+    let error = crate::open(&folder.file()).unwrap_err();
+    assert_eq!(error, StoreError::Failed("file is not a database".into()));
+    assert_eq!(std::fs::read_to_string(folder.file()).unwrap(), text);
+}
+
+#[test]
+fn a_folder_that_is_missing_is_named() {
+    let folder = Folder::new();
+    let path = folder.0.path().join("missing/tns.db");
+    let StoreError::Failed(line) = crate::open(&path).unwrap_err() else { panic!("another error") };
+    assert!(line.contains("missing/tns.db"), "{line}");
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_the_files() {
+    let folder = Folder::new();
+    let store = folder.open();
+    make(&store, "s").await;
+    for path in [folder.file(), folder.companion("wal"), folder.companion("shm")] {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
+}

@@ -1,0 +1,132 @@
+//! What the tests share: a real server with a scripted engine, a bare socket that sends and expects
+//! JSON, a local model server, and the suite that every store passes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "this crate is test code")]
+
+pub mod provider;
+pub mod socket;
+pub mod store_suite;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tns_client::Rest;
+use tns_protocol::SessionId;
+use tns_server::{EngineLabel, ExecHelper, Parts, RunningServer, Server, ServerConfig, TurnLimits};
+use tns_server_core::engine::Engines;
+use tns_server_core::memory::MemoryStore;
+use tns_server_core::scripted::{SCRIPTED, Script, ScriptedEngines};
+use tns_server_core::store::{DocumentStore, Store};
+use tns_server_knowledge::KnowledgeEngine;
+
+pub use socket::Socket;
+
+/// How a test's server is set up.
+#[derive(Clone)]
+pub struct Setup {
+    /// What its engine plays.
+    pub script: Script,
+    /// What it stores in, to look at or to start another server over.
+    pub store: Arc<MemoryStore>,
+    /// FULL_AUTO may be set.
+    pub unsandboxed: bool,
+    /// What a turn may use.
+    pub limits: TurnLimits,
+    /// Providers that may be named beside the default.
+    pub known_providers: &'static [&'static str],
+    /// The program that runs shell commands.
+    pub exec_helper: PathBuf,
+}
+
+impl Setup {
+    /// Makes a set-up whose engine plays `script`.
+    pub fn new(exec_helper: &str, script: Script) -> Self {
+        Self {
+            script,
+            store: Arc::new(MemoryStore::new()),
+            unsandboxed: true,
+            limits: TurnLimits::default(),
+            known_providers: &["ollama"],
+            exec_helper: PathBuf::from(exec_helper),
+        }
+    }
+}
+
+/// A real server on a free port of loopback. Its workspace is a folder of its own, removed at the end.
+pub struct TestServer {
+    running: Option<RunningServer>,
+    url: String,
+    workspace: TempDir,
+}
+
+impl TestServer {
+    /// Starts a server with a scripted engine.
+    pub async fn start(setup: &Setup) -> Self {
+        Self::start_over(setup, setup.store.clone(), setup.store.clone()).await
+    }
+
+    /// Starts a server with a scripted engine over a given store.
+    pub async fn start_over(setup: &Setup, store: Arc<dyn Store>, documents: Arc<dyn DocumentStore>) -> Self {
+        let engines: Arc<dyn Engines> =
+            Arc::new(ScriptedEngines::new(setup.script.clone(), setup.known_providers));
+        let parts = Parts {
+            store,
+            knowledge: Arc::new(KnowledgeEngine::open(None, documents.clone())),
+            documents,
+            engines,
+            engine: EngineLabel {
+                provider: SCRIPTED.into(),
+                model: "script".into(),
+                reason: "a test".into(),
+            },
+        };
+        let workspace = TempDir::new().unwrap();
+        let helper = ExecHelper { program: setup.exec_helper.clone(), args: Vec::new() };
+        let mut config = ServerConfig::new(workspace.path().into(), workspace.path().into(), helper);
+        config.unsandboxed = setup.unsandboxed;
+        config.limits = setup.limits.clone();
+        let running = Server::start_with(config, parts).await.unwrap();
+        Self { url: running.url().to_owned(), running: Some(running), workspace }
+    }
+
+    /// Returns where it listens: `http://HOST:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns `HOST:PORT`.
+    pub fn address(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap()
+    }
+
+    /// Returns the folder that its tools work in.
+    pub fn workspace(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    /// Returns the running server.
+    pub fn running(&self) -> &RunningServer {
+        self.running.as_ref().unwrap()
+    }
+
+    /// Opens a bare `/chat` socket.
+    pub async fn socket(&self) -> Socket {
+        Socket::connect(self.address()).await
+    }
+
+    /// Returns the REST calls.
+    pub fn rest(&self) -> Rest {
+        Rest::new(&self.url).unwrap()
+    }
+
+    /// Stops it in order.
+    pub async fn stop(mut self) {
+        self.running.take().unwrap().shutdown().await;
+    }
+}
+
+/// Makes a session id.
+pub fn session(id: &str) -> SessionId {
+    SessionId::parse(id).unwrap()
+}

@@ -1,0 +1,130 @@
+//! A bare `/chat` socket: sends JSON as it is, and expects events within a time limit.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+/// How long an expected event may take: far above what it takes, so that a slow machine fails nothing.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A bare `/chat` socket.
+pub struct Socket {
+    inner: WebSocketStream<MaybeTlsStream<TcpStream>>,
+}
+
+impl Socket {
+    /// Connects to `HOST:PORT`.
+    pub async fn connect(address: &str) -> Self {
+        let (inner, _) =
+            connect_async(format!("ws://{address}/chat")).await.expect("the server takes the socket");
+        Self { inner }
+    }
+
+    /// Sends a frame of protocol v1 for a session.
+    pub async fn send(&mut self, session: &str, type_name: &str, mut fields: Value) {
+        let members = fields.as_object_mut().expect("fields are an object");
+        members.insert("v".into(), json!(1));
+        members.insert("type".into(), json!(type_name));
+        members.insert("sessionId".into(), json!(session));
+        self.send_text(&fields.to_string()).await;
+    }
+
+    /// Sends a message of the user.
+    pub async fn chat(&mut self, session: &str, message: &str) {
+        self.send(session, "chat", json!({ "message": message })).await;
+    }
+
+    /// Answers an approval request.
+    pub async fn decide(&mut self, session: &str, call: &str, decision: &str) {
+        self.send(session, "tool_approve", json!({ "toolCallId": call, "decision": decision })).await;
+    }
+
+    /// Sends text as it is.
+    pub async fn send_text(&mut self, text: &str) {
+        self.send_message(Message::text(text)).await;
+    }
+
+    /// Sends any message.
+    pub async fn send_message(&mut self, message: Message) {
+        self.inner.send(message).await.expect("the socket is open");
+    }
+
+    /// Returns the next event.
+    pub async fn next(&mut self) -> Value {
+        loop {
+            let message = timeout(PATIENCE, self.inner.next()).await.expect("an event in time");
+            match message.expect("the socket is open").expect("a readable frame") {
+                Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
+                Message::Close(close) => panic!("closed: {close:?}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns every event up to the first of this type, that one included.
+    pub async fn until(&mut self, type_name: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            events.push(self.next().await);
+            if events.last().unwrap()["type"] == type_name {
+                return events;
+            }
+        }
+    }
+
+    /// Returns the first event of this type; those before it are passed over.
+    pub async fn expect(&mut self, type_name: &str) -> Value {
+        self.until(type_name).await.pop().unwrap()
+    }
+
+    /// Waits for the server's pong to a ping: everything that it had to say before has come by then.
+    /// Returns those events.
+    pub async fn drain(&mut self) -> Vec<Value> {
+        self.send_message(Message::Ping(b"drain".to_vec().into())).await;
+        let mut events = Vec::new();
+        loop {
+            let message = timeout(PATIENCE, self.inner.next()).await.expect("a pong in time");
+            match message.expect("the socket is open").expect("a readable frame") {
+                Message::Text(text) => events.push(serde_json::from_str(&text).expect("JSON")),
+                Message::Pong(_) => return events,
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads until the server closes, and returns its close frame, if it sent one.
+    pub async fn closed(&mut self) -> Option<CloseFrame> {
+        loop {
+            match timeout(PATIENCE, self.inner.next()).await.expect("a close in time") {
+                Some(Ok(Message::Close(close))) => return close,
+                Some(Ok(_)) => {}
+                Some(Err(Error::ConnectionClosed)) | None => return None,
+                Some(Err(_)) => return None,
+            }
+        }
+    }
+
+    /// Returns the transport, for what no client would do.
+    pub fn stream(&mut self) -> &mut WebSocketStream<MaybeTlsStream<TcpStream>> {
+        &mut self.inner
+    }
+}
+
+/// Joins the pieces of a reply.
+pub fn text(events: &[Value]) -> String {
+    let pieces = events.iter().filter(|event| event["type"] == "token");
+    pieces.map(|event| event["content"].as_str().unwrap()).collect()
+}
+
+/// Returns the types of events, in order, runs of `token` as one.
+pub fn types(events: &[Value]) -> Vec<&str> {
+    let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    types.dedup_by(|a, b| *a == "token" && *b == "token");
+    types
+}
