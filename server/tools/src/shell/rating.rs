@@ -1,0 +1,91 @@
+//! How risky a shell line is, from its text alone: pure, no disk, no process.
+//!
+//! One rule: it may only err upwards. A line is understood when it is one known program with known options
+//! and plain words ([`words`], [`programs`]). Everything else is `UNKNOWN`, and if such a line mentions a
+//! change of privilege or this server's own controls it is `ESCALATION` ([`escalation`]).
+
+mod builds;
+mod escalation;
+mod programs;
+mod words;
+
+use tns_protocol::approval::RiskClass;
+use tns_server_core::tool::Rating;
+
+use crate::visible;
+use words::Lexed;
+
+/// Longest line that is looked at for being understood, in bytes; a longer one is `UNKNOWN` at least.
+const MAX_RATED_BYTES: usize = 64 << 10;
+
+/// Longest run of spaces that does not earn a remark.
+const MAX_SPACES: usize = 40;
+
+/// Length from which a remark says how long a command is, in bytes.
+const LONG_BYTES: usize = 4 << 10;
+
+/// What a line was found to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finding {
+    class: RiskClass,
+    reason: String,
+    key: Option<String>,
+    paths: Vec<String>,
+}
+
+impl Finding {
+    fn new(class: RiskClass, reason: impl Into<String>) -> Self {
+        Self { class, reason: reason.into(), key: None, paths: Vec::new() }
+    }
+}
+
+/// Rates a shell line by its text. Links and what exists on disk are not known here.
+pub fn rate_command(command: &str) -> Rating {
+    let finding = find(command);
+    let shown = visible::render(command);
+    let mut rating = Rating::new(finding.class, finding.reason, shown.text);
+    rating.key = finding.key;
+    if shown.escaped > 0 {
+        rating
+            .reasons
+            .push(format!("{} hidden or misleading characters are shown as escapes", shown.escaped));
+    }
+    if shown.line_breaks > 0 {
+        rating.reasons.push(format!("it has {} lines", command.lines().count()));
+    }
+    if command.len() > LONG_BYTES {
+        rating.reasons.push(format!("it is {} bytes long", command.len()));
+    }
+    let spaces = command.split(|c: char| c != ' ').map(str::len).max().unwrap_or(0);
+    if spaces > MAX_SPACES {
+        rating.reasons.push(format!("it has {spaces} spaces in a row"));
+    }
+    rating
+}
+
+/// Returns the words of an understood line that are paths; none where it is not understood.
+pub(super) fn paths_of(command: &str) -> Vec<String> {
+    find(command).paths
+}
+
+fn find(command: &str) -> Finding {
+    let understood = if command.len() > MAX_RATED_BYTES {
+        Err(format!("it is longer than {MAX_RATED_BYTES} bytes"))
+    } else {
+        match words::lex(command) {
+            Lexed::Words(words) => programs::rate(&words),
+            Lexed::Opaque(reason) => Err(reason.to_owned()),
+        }
+    };
+    match understood {
+        Ok(finding) => finding,
+        // Only what is not understood is scanned for words: `grep sudo docs` is understood and harmless.
+        Err(reason) => match escalation::find(command) {
+            Some(reason) => Finding::new(RiskClass::Escalation, reason),
+            None => Finding::new(RiskClass::Unknown, reason),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;
