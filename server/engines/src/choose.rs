@@ -1,0 +1,114 @@
+//! Chooses the default engine and says why: a flag, then `TNS_PROVIDER` or the config, then the first
+//! provider with a key or an address, then a model server on this machine, then `offline`. Looking
+//! for local servers is the only IO; a port where nothing listens costs no time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tns_server_core::engine::{EngineChoice, OpenError};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::compatible::models;
+use crate::config::{Access, EngineConfig, LocalServer};
+use crate::http::{Endpoint, Http};
+use crate::offline;
+use crate::provider::{PROVIDERS, Provider};
+use crate::registry::{find as find_provider, named};
+
+/// How long the search for local model servers may take in all; they are asked side by side.
+const LOCAL_SEARCH: Duration = Duration::from_millis(300);
+
+/// The engine that agents get which name none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefaultEngine {
+    /// Whose model.
+    pub provider: String,
+    /// Which model.
+    pub model: String,
+    /// Why this one, in a line for people.
+    pub reason: String,
+}
+
+/// What was found to open.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) provider: &'static Provider,
+    pub(crate) access: Access,
+    pub(crate) model: Option<String>,
+    pub(crate) reason: String,
+}
+
+/// Whether the operator named a provider.
+pub(crate) fn is_named(config: &EngineConfig) -> bool {
+    [&config.flag, &config.configured].into_iter().any(|choice| named(choice.provider.as_deref()).is_some())
+}
+
+/// Finds the default.
+///
+/// # Errors
+/// [`OpenError`] when the provider that the operator named does not exist.
+pub(crate) async fn find(config: &EngineConfig, http: &Arc<Http>) -> Result<Found, OpenError> {
+    let flag = |choice: &EngineChoice| named(choice.model.as_deref()).map(str::to_owned);
+    let any_model = flag(&config.flag).or_else(|| flag(&config.configured));
+    if let Some(id) = named(config.flag.provider.as_deref()) {
+        // A configured model belongs to the configured provider.
+        let same = named(config.configured.provider.as_deref()).is_none_or(|configured| configured == id);
+        let model = if same { any_model } else { flag(&config.flag) };
+        return found(config, find_provider(id)?, model, "named by --provider".to_owned());
+    }
+    if let Some(id) = named(config.configured.provider.as_deref()) {
+        let reason = "named by TNS_PROVIDER or the config".to_owned();
+        return found(config, find_provider(id)?, any_model, reason);
+    }
+    for provider in PROVIDERS {
+        if let Some(variable) = config.configured_by(provider) {
+            return found(config, provider, any_model, format!("{variable} is set"));
+        }
+    }
+    if let Some(local) = find_local(config, http).await {
+        return Ok(Found { model: any_model.or(local.model), ..local });
+    }
+    let reason = "no provider is set up and no model server answers on this machine".to_owned();
+    found(config, find_provider(offline::PROVIDER)?, None, reason)
+}
+
+fn found(
+    config: &EngineConfig,
+    provider: &'static Provider,
+    model: Option<String>,
+    reason: String,
+) -> Result<Found, OpenError> {
+    Ok(Found { provider, access: config.access(provider), model, reason })
+}
+
+/// Asks the local servers side by side; the first in order that has a model wins.
+async fn find_local(config: &EngineConfig, http: &Arc<Http>) -> Option<Found> {
+    let asked: Vec<_> = config
+        .local_servers
+        .iter()
+        .map(|server| timeout(LOCAL_SEARCH, ask_local(server.clone(), Arc::clone(http))))
+        .collect();
+    let side_by_side = asked.len().max(1);
+    let answers = stream::iter(asked).buffered(side_by_side).filter_map(async |answer| answer.ok().flatten());
+    std::pin::pin!(answers).next().await
+}
+
+async fn ask_local(server: LocalServer, http: Arc<Http>) -> Option<Found> {
+    let provider = Provider::find(server.provider)?;
+    let endpoint = Endpoint::new(provider.id, &server.base_url, None).ok()?;
+    if !endpoint.is_loopback() {
+        return None;
+    }
+    // A refused connection is the usual answer, and comes before any HTTP client is built.
+    drop(TcpStream::connect(endpoint.address()).await.ok()?);
+    let listed = models::list(&http, &endpoint, LOCAL_SEARCH).await.ok()?;
+    let model = models::first_chat_model(&listed)?.to_owned();
+    let access = Access { key: None, base_url: Some(server.base_url) };
+    let reason = format!("{} answers at {}", server.name, endpoint.address());
+    Some(Found { provider, access, model: Some(model), reason })
+}
+
+#[cfg(test)]
+mod tests;

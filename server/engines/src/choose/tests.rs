@@ -1,0 +1,208 @@
+//! The table of choices, and what `open` allows. Local servers are stand-ins on free ports.
+
+use serde_json::json;
+use tns_server_core::engine::Engines;
+
+use super::*;
+use crate::config::ProviderOverrides;
+use crate::registry::EngineRegistry;
+use crate::stand_in::{Reply, StandIn, nobody};
+
+fn models(names: &[&str]) -> Reply {
+    let data: Vec<_> = names.iter().map(|name| json!({"id": name})).collect();
+    Reply::whole("200 OK", &json!({"object": "list", "data": data}).to_string())
+}
+
+fn local(provider: &'static str, base_url: String) -> LocalServer {
+    LocalServer { name: "Local", provider, base_url }
+}
+
+fn config(variables: &[(&str, &str)]) -> EngineConfig {
+    let set =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    EngineConfig { local_servers: Vec::new(), ..EngineConfig::from_env(set) }
+}
+
+fn choice(provider: &str, model: &str) -> EngineChoice {
+    EngineChoice { provider: Some(provider.into()), model: Some(model.into()) }
+}
+
+async fn chosen(config: EngineConfig) -> Result<(String, String, String), String> {
+    let chosen = EngineRegistry::new(config).choose().await;
+    chosen.map(|chosen| (chosen.provider, chosen.model, chosen.reason)).map_err(|OpenError(message)| message)
+}
+
+async fn opened(config: EngineConfig, choice: &EngineChoice) -> Result<(String, String), String> {
+    let opened = EngineRegistry::new(config).open(choice).await;
+    opened
+        .map(|engine| (engine.provider().to_owned(), engine.model().to_owned()))
+        .map_err(|OpenError(message)| message)
+}
+
+#[tokio::test]
+async fn the_first_that_is_named_or_configured_wins() {
+    const KEY: (&str, &str) = ("OPENAI_API_KEY", "k");
+    const BASE: (&str, &str) = ("PROVIDER_BASE_URL_OPENAI_COMPATIBLE", "http://127.0.0.1:1/v1");
+    let offline_reason = "no provider is set up and no model server answers on this machine";
+    for (variables, flag, expected) in [
+        (vec![], ("", ""), ("offline", "offline", offline_reason)),
+        (vec![KEY], ("", ""), ("openai", "gpt-5.4", "OPENAI_API_KEY is set")),
+        (vec![KEY, BASE], ("", ""), ("openai", "gpt-5.4", "OPENAI_API_KEY is set")),
+        (
+            vec![BASE, ("TNS_MODEL", "m")],
+            ("", ""),
+            ("openai-compatible", "m", "PROVIDER_BASE_URL_OPENAI_COMPATIBLE is set"),
+        ),
+        (vec![KEY], ("", "gpt-5.5"), ("openai", "gpt-5.5", "OPENAI_API_KEY is set")),
+        (
+            vec![KEY, ("TNS_PROVIDER", "offline")],
+            ("", ""),
+            ("offline", "offline", "named by TNS_PROVIDER or the config"),
+        ),
+        (
+            vec![KEY, BASE, ("TNS_PROVIDER", "openai"), ("TNS_MODEL", "x")],
+            ("openai-compatible", "m"),
+            ("openai-compatible", "m", "named by --provider"),
+        ),
+        // A model of the configured provider is none of the flag's.
+        (
+            vec![KEY, ("TNS_PROVIDER", "openai"), ("TNS_MODEL", "x")],
+            ("offline", ""),
+            ("offline", "offline", "named by --provider"),
+        ),
+        (vec![KEY, ("TNS_MODEL", "x")], ("openai", ""), ("openai", "x", "named by --provider")),
+        (
+            vec![("PROVIDER_BASE_URL_OPENAI", "http://127.0.0.1:1/v1")],
+            ("", ""),
+            ("openai", "gpt-5.4", "PROVIDER_BASE_URL_OPENAI is set"),
+        ),
+    ] {
+        let config = EngineConfig { flag: choice(flag.0, flag.1), ..config(&variables) };
+        let (provider, model, reason) = chosen(config).await.unwrap();
+        assert_eq!((provider.as_str(), model.as_str(), reason.as_str()), expected, "{variables:?} {flag:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_local_server_is_found_in_order_and_only_where_nothing_is_named() {
+    let second = StandIn::start([models(&["second"]), models(&["second"])]).await;
+    let third = StandIn::start([models(&["third"]), models(&["third"])]).await;
+    let closed = format!("http://{}/v1", nobody().await);
+    let servers = || {
+        vec![
+            local("ollama", closed.clone()),
+            local("openai-compatible", second.base_url()),
+            local("openai-compatible", third.base_url()),
+        ]
+    };
+    let (provider, model, reason) =
+        chosen(EngineConfig { local_servers: servers(), ..config(&[]) }).await.unwrap();
+    assert_eq!((provider.as_str(), model.as_str()), ("openai-compatible", "second"));
+    assert!(reason.starts_with("Local answers at 127.0.0.1:"), "{reason}");
+
+    let before = second.connections();
+    let named = config(&[("TNS_PROVIDER", "offline")]);
+    assert_eq!(chosen(EngineConfig { local_servers: servers(), ..named }).await.unwrap().0, "offline");
+    assert_eq!(second.connections(), before);
+}
+
+#[tokio::test]
+async fn a_server_that_lists_no_chat_model_or_is_something_else_is_passed_over() {
+    let something_else = StandIn::start([Reply::whole("200 OK", "<html>")]).await;
+    let embeddings = StandIn::start([models(&["text-embedding-x"])]).await;
+    let chat = StandIn::start([models(&["qwen3:4b"]), models(&["qwen3:4b"])]).await;
+    let local_servers = vec![
+        local("openai-compatible", something_else.base_url()),
+        local("openai-compatible", embeddings.base_url()),
+        local("ollama", chat.base_url()),
+    ];
+    let (provider, model, _) = chosen(EngineConfig { local_servers, ..config(&[]) }).await.unwrap();
+    assert_eq!((provider.as_str(), model.as_str()), ("ollama", "qwen3:4b"));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_costs_no_more_than_the_limit() {
+    let mute = || Reply { writes: Vec::new(), then: crate::stand_in::Then::Hold };
+    let silent = StandIn::start([mute(), mute(), mute()]).await;
+    let local_servers =
+        vec![local("ollama", silent.base_url()), local("openai-compatible", silent.base_url())];
+    let begun = std::time::Instant::now();
+    assert_eq!(chosen(EngineConfig { local_servers, ..config(&[]) }).await.unwrap().0, "offline");
+    // Side by side: one limit, not two.
+    assert!(begun.elapsed() < LOCAL_SEARCH * 2, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn what_is_not_set_up_is_refused_with_what_to_set() {
+    for (asked, message) in [
+        ("openai", "openai is not set up here: set OPENAI_API_KEY (or PROVIDER_BASE_URL_OPENAI)"),
+        (
+            "openai-compatible",
+            "openai-compatible is not set up here: set PROVIDER_BASE_URL_OPENAI_COMPATIBLE",
+        ),
+        ("nope", "there is no provider nope; there are openai, ollama, openai-compatible, offline"),
+    ] {
+        assert_eq!(opened(config(&[]), &choice(asked, "m")).await, Err(message.into()));
+        assert_eq!(chosen(config(&[("TNS_PROVIDER", asked)])).await, Err(message.into()));
+    }
+}
+
+#[tokio::test]
+async fn a_blank_provider_is_the_default_with_the_asked_model() {
+    let set = || config(&[("OPENAI_API_KEY", "k")]);
+    assert_eq!(opened(set(), &choice(" ", "")).await, Ok(("openai".into(), "gpt-5.4".into())));
+    assert_eq!(opened(set(), &choice("", "other")).await, Ok(("openai".into(), "other".into())));
+    assert_eq!(opened(set(), &EngineChoice::default()).await, Ok(("openai".into(), "gpt-5.4".into())));
+    let message = opened(config(&[]), &choice("", "gpt-5.4")).await.unwrap_err();
+    assert!(message.starts_with("no model is set up, so there is no gpt-5.4"), "{message}");
+}
+
+#[tokio::test]
+async fn ollama_is_asked_for_its_models() {
+    let stand_in =
+        StandIn::start([models(&["qwen3:4b", "llama3:latest"]), models(&["qwen3:4b"]), models(&["a"])]).await;
+    // Its address is given without the path that this wire has.
+    let base = stand_in.base_url().replace("/v1", "");
+    let at = || config(&[("PROVIDER_BASE_URL_OLLAMA", &base)]);
+    assert_eq!(
+        opened(at(), &choice("ollama", "llama3")).await,
+        Ok(("ollama".into(), "llama3:latest".into()))
+    );
+    let first = EngineChoice { provider: Some("ollama".into()), model: None };
+    assert_eq!(opened(at(), &first).await, Ok(("ollama".into(), "qwen3:4b".into())));
+    let message = opened(at(), &choice("ollama", "b")).await.unwrap_err();
+    assert!(message.contains("ollama has no model b; it has a"), "{message}");
+    assert!(stand_in.heard()[0].starts_with("GET /v1/models "));
+
+    let address = nobody().await;
+    let away = config(&[("PROVIDER_BASE_URL_OLLAMA", &format!("http://{address}"))]);
+    let message = opened(away, &choice("ollama", "b")).await.unwrap_err();
+    assert_eq!(message, format!("can't reach ollama at {address} (connection refused); is it running?"));
+}
+
+#[tokio::test]
+async fn a_compatible_server_without_a_named_model_gives_its_first() {
+    let stand_in = StandIn::start([models(&["served"]), models(&[])]).await;
+    let at = || config(&[("PROVIDER_BASE_URL_OPENAI_COMPATIBLE", &stand_in.base_url())]);
+    assert_eq!(chosen(at()).await.unwrap().1, "served");
+    let message = chosen(at()).await.unwrap_err();
+    assert!(message.ends_with("lists no model: name one with --model"), "{message}");
+}
+
+#[tokio::test]
+async fn a_restricted_server_lets_clients_name_only_ollama() {
+    let restricted = || {
+        let overrides = ProviderOverrides::OllamaOnly;
+        EngineConfig { overrides, ..config(&[("OPENAI_API_KEY", "k")]) }
+    };
+    for named in ["openai", "offline", "nope"] {
+        let message = opened(restricted(), &choice(named, "m")).await.unwrap_err();
+        assert!(message.contains("no provider but ollama"), "{message}");
+    }
+    assert_eq!(opened(restricted(), &choice("", "m")).await, Ok(("openai".into(), "m".into())));
+    let address = nobody().await.to_string();
+    let base = format!("http://{address}");
+    let config = config(&[("PROVIDER_BASE_URL_OLLAMA", &base)]);
+    let config = EngineConfig { overrides: ProviderOverrides::OllamaOnly, ..config };
+    assert!(opened(config, &choice("ollama", "m")).await.unwrap_err().contains(&address));
+}
