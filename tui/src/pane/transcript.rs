@@ -1,0 +1,399 @@
+//! The conversation as it is read: entries in order, and which rows of them are in view. Only what changed is
+//! laid out again, and only what is in view is drawn. It asks nobody anything and knows no frames of the wire.
+
+pub(crate) mod entry;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use tns_protocol::approval::AuditDecision;
+use tns_protocol::{AgentId, ClientMessageId, ToolCallId};
+
+use crate::pane::transcript::entry::{Delivery, Entry, Kind, ToolState};
+use crate::text;
+use crate::theme::{Role, Theme};
+
+/// Most entries that are kept; the oldest go first. The server has them all.
+pub(crate) const MAX_ENTRIES: usize = 20_000;
+/// Entries that go at once when there are too many.
+const FORGOTTEN_AT_ONCE: usize = 1_000;
+
+/// A place among the rows: an entry and a row of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Place {
+    entry: usize,
+    row: usize,
+}
+
+/// The transcript's state.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    entries: Vec<Entry>,
+    /// The first row in view.
+    top: Place,
+    /// The view holds still instead of following the end.
+    held: bool,
+    /// The first entry that came or grew since the view holds still.
+    first_new: Option<usize>,
+    /// Entries before this one are final: they belong to turns that have ended.
+    settled: usize,
+    columns: usize,
+    height: usize,
+}
+
+/// What the server does not have, or not yet: it survives when the rest of a turn is read anew.
+#[derive(Debug, Default)]
+pub(crate) struct Unstored {
+    sending: Vec<Entry>,
+    notices: Vec<Entry>,
+    partial: Option<Entry>,
+}
+
+impl Transcript {
+    /// Whether nothing was said yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets what is shown.
+    pub(crate) fn clear(&mut self) {
+        let (columns, height) = (self.columns, self.height);
+        *self = Self { columns, height, ..Self::default() };
+    }
+
+    fn add(&mut self, entry: Entry) {
+        if self.entries.len() == MAX_ENTRIES {
+            self.entries.drain(..FORGOTTEN_AT_ONCE);
+            self.settled = self.settled.saturating_sub(FORGOTTEN_AT_ONCE);
+            self.first_new = self.first_new.map(|first| first.saturating_sub(FORGOTTEN_AT_ONCE));
+            self.top = match self.top.entry.checked_sub(FORGOTTEN_AT_ONCE) {
+                Some(entry) => Place { entry, ..self.top },
+                None => Place::default(),
+            };
+        }
+        self.touch(self.entries.len());
+        self.entries.push(entry);
+    }
+
+    /// Notes that an entry came or grew while the view holds still.
+    fn touch(&mut self, index: usize) {
+        if self.held {
+            self.first_new = Some(self.first_new.map_or(index, |first| first.min(index)));
+        }
+    }
+
+    /// Adds a word of the program's own.
+    pub(crate) fn notice(&mut self, role: Role, text: &str) {
+        self.add(Entry::new(Kind::Notice(role), "", text));
+    }
+
+    /// Adds the user's message, which is on its way.
+    pub(crate) fn user_sends(&mut self, id: ClientMessageId, text: &str) {
+        self.close_streams();
+        self.add(Entry::new(Kind::User(Delivery::Sending(id)), "you", text));
+        self.follow();
+    }
+
+    /// Adds a stored message of a person, or marks the one that was on its way as stored.
+    pub(crate) fn user_stored(&mut self, id: Option<&ClientMessageId>, text: &str, queued: bool) {
+        let to = if queued { Delivery::Queued } else { Delivery::Stored };
+        if id.is_some_and(|id| self.deliver(id, to.clone())) {
+            return;
+        }
+        self.close_streams();
+        self.add(Entry::new(Kind::User(to), "you", text));
+    }
+
+    /// Says how far the message with this name has come; `false` when there is none on its way.
+    pub(crate) fn deliver(&mut self, id: &ClientMessageId, to: Delivery) -> bool {
+        let found = self.entries.iter_mut().rev().find(|entry| is_sending(entry, id));
+        found.map(|entry| entry.kind = Kind::User(to)).is_some()
+    }
+
+    /// The oldest message on its way has been answered, or refused.
+    pub(crate) fn deliver_oldest(&mut self, to: Delivery) {
+        let oldest =
+            self.entries.iter_mut().find(|entry| matches!(entry.kind, Kind::User(Delivery::Sending(_))));
+        if let Some(entry) = oldest {
+            entry.kind = Kind::User(to);
+        }
+    }
+
+    /// Returns the messages on their way, oldest first.
+    pub(crate) fn sending(&self) -> Vec<(ClientMessageId, String)> {
+        let entries = self.entries.iter();
+        entries
+            .filter_map(|entry| match &entry.kind {
+                Kind::User(Delivery::Sending(id)) => Some((id.clone(), entry.text().to_owned())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Appends a piece of an agent's reply.
+    pub(crate) fn token(&mut self, id: &AgentId, place: usize, name: &str, piece: &str) {
+        let streaming =
+            |entry: &Entry| matches!(&entry.kind, Kind::Agent { id: of, open: true, .. } if of == id);
+        let index = self.entries[self.settled..].iter().rposition(streaming).map(|at| self.settled + at);
+        let index = index.unwrap_or_else(|| {
+            self.add(Entry::stream(id.clone(), place, name));
+            self.entries.len() - 1
+        });
+        self.entries[index].push(piece);
+        self.touch(index);
+    }
+
+    /// Ends a step of an agent's reply with its stored text.
+    pub(crate) fn agent_stored(&mut self, id: &AgentId, place: usize, name: &str, text: &str) {
+        let streaming =
+            |entry: &&mut Entry| matches!(&entry.kind, Kind::Agent { id: of, open: true, .. } if of == id);
+        if let Some(entry) = self.entries[self.settled..].iter_mut().rev().find(streaming) {
+            entry.set_text(text);
+            entry.close();
+        } else if !text.is_empty() {
+            self.add(Entry::new(Kind::Agent { id: id.clone(), place, open: false }, name, text));
+        }
+    }
+
+    /// Ends every text that was still arriving.
+    pub(crate) fn close_streams(&mut self) {
+        self.entries[self.settled..].iter_mut().for_each(Entry::close);
+    }
+
+    /// Says how far a tool call has come; a call that is not shown yet gets its entry.
+    pub(crate) fn tool(&mut self, id: &ToolCallId, tool: &str, detail: &str, state: ToolState) {
+        match self.find_tool(id) {
+            Some(index) => {
+                self.entries[index].set_state(state);
+                self.touch(index);
+            }
+            None => {
+                self.close_streams();
+                self.add(Entry::tool(id.clone(), state, tool, detail));
+            }
+        }
+    }
+
+    /// Says how an approval was settled, if its call is shown or will not run.
+    pub(crate) fn tool_settled(&mut self, id: &ToolCallId, how: AuditDecision, by: Option<&str>) {
+        let Some(index) = self.find_tool(id) else { return };
+        let Kind::Tool { state, .. } = &self.entries[index].kind else { return };
+        let open = matches!(state, ToolState::Waiting | ToolState::Allowed);
+        if open {
+            let by = by.map(str::to_owned);
+            let to = if entry::runs(how) { ToolState::Allowed } else { ToolState::Refused { how, by } };
+            self.entries[index].set_state(to);
+            self.touch(index);
+        }
+    }
+
+    /// Gives a tool call its outcome.
+    pub(crate) fn tool_done(
+        &mut self,
+        id: &ToolCallId,
+        tool: &str,
+        outcome: ToolState,
+        output: &str,
+        cut: bool,
+    ) {
+        self.tool(id, tool, "", outcome);
+        if let Some(index) = self.find_tool(id) {
+            self.entries[index].set_output(output, cut);
+        }
+    }
+
+    fn find_tool(&self, id: &ToolCallId) -> Option<usize> {
+        self.entries.iter().rposition(|entry| matches!(&entry.kind, Kind::Tool { id: of, .. } if of == id))
+    }
+
+    /// Ends a turn: what is shown so far is final.
+    pub(crate) fn settle(&mut self) {
+        self.close_streams();
+        self.settled = self.entries.len();
+    }
+
+    /// Takes out everything behind the last turn that has ended, to be shown anew.
+    pub(crate) fn take_unsettled(&mut self) -> Unstored {
+        let mut kept = Unstored::default();
+        for entry in self.entries.drain(self.settled..) {
+            match &entry.kind {
+                Kind::User(Delivery::Sending(_) | Delivery::Failed) => kept.sending.push(entry),
+                Kind::Notice(_) => kept.notices.push(entry),
+                Kind::Agent { open: true, .. } => kept.partial = Some(entry),
+                Kind::User(_) | Kind::Agent { .. } | Kind::Tool { .. } => {}
+            }
+        }
+        kept
+    }
+
+    /// Puts back what the server did not have: `stored` names the messages that it turned out to have. A
+    /// reply that was arriving stays only while its turn runs and its text was not stored meanwhile.
+    pub(crate) fn put_back(&mut self, kept: Unstored, stored: &[ClientMessageId], running: bool) {
+        let Unstored { sending, notices, partial } = kept;
+        let is_stored = |entry: &Entry| stored.iter().any(|id| is_sending(entry, id));
+        let partial = partial.filter(|partial| {
+            let begun = partial.text().trim_end();
+            let stored = self.entries[self.settled..].iter();
+            running
+                && !stored
+                    .filter(|entry| matches!(entry.kind, Kind::Agent { .. }))
+                    .any(|entry| entry.text().starts_with(begun))
+        });
+        let sending = sending.into_iter().filter(|entry| !is_stored(entry));
+        for entry in partial.into_iter().chain(notices).chain(sending) {
+            self.add(entry);
+        }
+        self.top.entry = self.top.entry.min(self.entries.len());
+        self.first_new = self.first_new.map(|first| first.min(self.entries.len()));
+    }
+
+    /// Follows the end again.
+    pub(crate) fn follow(&mut self) {
+        self.held = false;
+        self.first_new = None;
+    }
+
+    /// Whether the view is scrolled up.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Scrolls by one page less a row that stays in view.
+    pub(crate) fn page(&mut self, direction: Scroll) {
+        self.scroll(direction, self.height.saturating_sub(1).max(1));
+    }
+
+    /// Scrolls by rows.
+    pub(crate) fn scroll(&mut self, direction: Scroll, rows: usize) {
+        match direction {
+            Scroll::Up => {
+                let top = self.up_from(self.top, rows);
+                if top < self.top {
+                    self.top = top;
+                    self.held = true;
+                }
+            }
+            Scroll::Down if self.held => {
+                self.top = self.down_from(self.top, rows);
+                let last = self.last_top();
+                if self.top >= last {
+                    self.follow();
+                }
+            }
+            Scroll::Down => {}
+        }
+    }
+
+    /// Lays out what is in view and places the view; returns how many entries were laid out anew.
+    pub(crate) fn lay_out(&mut self, columns: u16, height: u16) -> usize {
+        self.columns = usize::from(columns).max(1);
+        self.height = usize::from(height).max(1);
+        let mut anew = 0;
+        if self.held {
+            let mut rows = 0;
+            for entry in self.entries.iter_mut().skip(self.top.entry) {
+                anew += usize::from(entry.lay_out(self.columns));
+                rows += entry.rows();
+                if rows >= self.height + self.top.row {
+                    break;
+                }
+            }
+            // A wider screen has fewer rows.
+            let last_row = self.entries.get(self.top.entry).map_or(0, |entry| entry.rows().saturating_sub(1));
+            self.top.row = self.top.row.min(last_row);
+        } else {
+            let mut missing = self.height;
+            for entry in self.entries.iter_mut().rev() {
+                anew += usize::from(entry.lay_out(self.columns));
+                missing = missing.saturating_sub(entry.rows());
+                if missing == 0 {
+                    break;
+                }
+            }
+            self.top = self.last_top();
+        }
+        anew
+    }
+
+    /// The first row in view when the last row stands at the bottom.
+    fn last_top(&mut self) -> Place {
+        self.up_from(Place { entry: self.entries.len(), row: 0 }, self.height)
+    }
+
+    fn up_from(&mut self, from: Place, rows: usize) -> Place {
+        let Place { mut entry, mut row } = from;
+        let mut missing = rows;
+        while missing > row {
+            missing -= row;
+            let Some(before) = entry.checked_sub(1) else { return Place::default() };
+            entry = before;
+            self.entries[entry].lay_out(self.columns);
+            row = self.entries[entry].rows();
+        }
+        Place { entry, row: row - missing }
+    }
+
+    fn down_from(&mut self, from: Place, rows: usize) -> Place {
+        let Place { mut entry, mut row } = from;
+        let mut missing = rows;
+        while let Some(shown) = self.entries.get_mut(entry) {
+            shown.lay_out(self.columns);
+            let left = shown.rows().saturating_sub(row);
+            if missing < left {
+                return Place { entry, row: row + missing };
+            }
+            missing -= left;
+            (entry, row) = (entry + 1, 0);
+        }
+        Place { entry, row }
+    }
+
+    /// Draws the rows in view, and how much is new below them.
+    pub(crate) fn view(&self, area: Rect, buffer: &mut Buffer, theme: Theme) {
+        let mut y = area.y;
+        let mut skip = self.top.row;
+        for entry in self.entries.iter().skip(self.top.entry) {
+            for index in skip..entry.rows() {
+                if y >= area.bottom() {
+                    break;
+                }
+                let line = entry.row(index, usize::from(area.width), theme);
+                buffer.set_line(area.x, y, &line, area.width);
+                y += 1;
+            }
+            skip = 0;
+        }
+        if self.held && area.height > 0 {
+            let badge = match self.first_new {
+                Some(first) => format!(" ↓ {} new · End ", self.entries.len().saturating_sub(first)),
+                None => " ↓ End ".to_owned(),
+            };
+            let width = u16::try_from(text::width(&badge)).unwrap_or(area.width).min(area.width);
+            let line = Line::styled(badge, theme.style(Role::Bar));
+            let beside = (area.right() - width).checked_sub(1).filter(|x| *x >= area.x);
+            if let Some(cell) = beside.and_then(|x| buffer.cell_mut((x, area.bottom() - 1)))
+                && text::width(cell.symbol()) > 1
+            {
+                // The badge covers the second half of a wide character.
+                cell.set_symbol(" ");
+            }
+            buffer.set_line(area.right() - width, area.bottom() - 1, &line, width);
+        }
+    }
+}
+
+fn is_sending(entry: &Entry, id: &ClientMessageId) -> bool {
+    matches!(&entry.kind, Kind::User(Delivery::Sending(of)) if of == id)
+}
+
+/// Which way to scroll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scroll {
+    /// To what was before.
+    Up,
+    /// To what comes after.
+    Down,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+//! One entry of the transcript and its rows. It knows its own text only, not its neighbours' or the screen.
+
+use ratatui::text::{Line, Span};
+use tns_protocol::approval::AuditDecision;
+use tns_protocol::{AgentId, ClientMessageId, ToolCallId};
+
+use crate::sanitize::{self, Mode};
+use crate::text::{self, Flow};
+use crate::theme::{Role, Theme};
+
+/// Columns before an entry's text.
+const INDENT: usize = 2;
+/// Rows of a tool's output that are shown.
+const PREVIEW_ROWS: usize = 3;
+/// Bytes of a tool's output that the preview is made from.
+const PREVIEW_BYTES: usize = 16 << 10;
+/// Bytes of a call's arguments that its row is made from; a row is never that wide.
+const DETAIL_BYTES: usize = 1 << 10;
+
+/// How far a user's message has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// On its way, under this name.
+    Sending(ClientMessageId),
+    /// The server refused it or never saw it.
+    Failed,
+    /// It waits for an earlier reply to end.
+    Queued,
+    /// The server has it.
+    Stored,
+}
+
+/// How far a tool call has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ToolState {
+    /// A person is asked.
+    Waiting,
+    /// It may run.
+    Allowed,
+    /// It runs.
+    Running,
+    /// It ended.
+    Done {
+        /// It did what it was called for.
+        ok: bool,
+        /// How long it ran.
+        millis: u64,
+    },
+    /// It will not run.
+    Refused {
+        /// Why.
+        how: AuditDecision,
+        /// Who decided, if that is known.
+        by: Option<String>,
+    },
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A person's words.
+    User(Delivery),
+    /// An agent's words.
+    Agent {
+        /// Who speaks.
+        id: AgentId,
+        /// Its place in the roster, for its colour.
+        place: usize,
+        /// More may come.
+        open: bool,
+    },
+    /// A tool call.
+    Tool {
+        /// The call.
+        id: ToolCallId,
+        /// Its state.
+        state: ToolState,
+        /// What it is called with, on one line.
+        detail: String,
+        /// The first rows of its output.
+        preview: Vec<String>,
+    },
+    /// A word of the program's own.
+    Notice(Role),
+}
+
+/// One entry.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    /// Who speaks, or the tool; clean.
+    name: String,
+    flow: Flow,
+}
+
+impl Entry {
+    /// Makes an entry whose text is whole.
+    pub(crate) fn new(kind: Kind, name: &str, text: &str) -> Self {
+        Self { kind, name: sanitize::line(name), flow: Flow::of(Mode::Block, text) }
+    }
+
+    /// Makes an agent's entry whose text is still arriving.
+    pub(crate) fn stream(id: AgentId, place: usize, name: &str) -> Self {
+        let kind = Kind::Agent { id, place, open: true };
+        Self { kind, name: sanitize::line(name), flow: Flow::new(Mode::Block) }
+    }
+
+    /// Makes a tool call's entry.
+    pub(crate) fn tool(id: ToolCallId, state: ToolState, tool: &str, detail: &str) -> Self {
+        let kind = Kind::Tool { id, state, detail: one_line(detail), preview: Vec::new() };
+        Self::new(kind, tool, "")
+    }
+
+    /// Appends to the text.
+    pub(crate) fn push(&mut self, piece: &str) {
+        self.flow.push(piece);
+    }
+
+    /// Ends a text that was still arriving.
+    pub(crate) fn close(&mut self) {
+        if let Kind::Agent { open: open @ true, .. } = &mut self.kind {
+            *open = false;
+            self.flow.finish();
+        }
+    }
+
+    /// Replaces the text.
+    pub(crate) fn set_text(&mut self, text: &str) {
+        self.flow = Flow::of(Mode::Block, text);
+    }
+
+    /// Returns the clean text.
+    pub(crate) fn text(&self) -> &str {
+        self.flow.text()
+    }
+
+    /// Changes a tool call's state; another entry stays as it is.
+    pub(crate) fn set_state(&mut self, to: ToolState) {
+        if let Kind::Tool { state, .. } = &mut self.kind {
+            *state = to;
+        }
+    }
+
+    /// Gives a tool call its output.
+    pub(crate) fn set_output(&mut self, output: &str, truncated: bool) {
+        if let Kind::Tool { preview, .. } = &mut self.kind {
+            *preview = preview_of(output, truncated);
+        }
+    }
+
+    /// Lays out what changed, for this width; returns whether there was anything.
+    pub(crate) fn lay_out(&mut self, columns: usize) -> bool {
+        match self.kind {
+            Kind::User(_) | Kind::Agent { .. } | Kind::Notice(_) => {
+                self.flow.lay_out(columns.saturating_sub(INDENT).max(1))
+            }
+            // One row for each line, whatever the width.
+            Kind::Tool { .. } => false,
+        }
+    }
+
+    /// Returns how many rows it takes, as last laid out.
+    pub(crate) fn rows(&self) -> usize {
+        match &self.kind {
+            Kind::User(_) | Kind::Agent { .. } => GAP_AND_NAME + self.flow.row_count(),
+            Kind::Notice(_) => self.flow.row_count(),
+            Kind::Tool { preview, .. } => 1 + preview.len(),
+        }
+    }
+
+    /// Returns one row as it is drawn.
+    pub(crate) fn row(&self, index: usize, columns: usize, theme: Theme) -> Line<'_> {
+        match &self.kind {
+            Kind::User(delivery) => self.spoken(index, theme, Role::User, delivery_note(delivery)),
+            Kind::Agent { place, .. } => self.spoken(index, theme, Role::Agent(*place), ""),
+            Kind::Notice(role) => {
+                let mark = match (index, role) {
+                    (0, Role::Bad | Role::Warn) => "! ",
+                    (0, _) => "· ",
+                    (_, _) => "  ",
+                };
+                Line::styled(format!("{mark}{}", self.flow.row(index)), theme.style(*role))
+            }
+            Kind::Tool { state, detail, preview, .. } => match index.checked_sub(1) {
+                None => self.tool_row(state, detail, columns, theme),
+                Some(line) => {
+                    let text = preview.get(line).map_or("", String::as_str);
+                    let text = text::truncate(text, columns.saturating_sub(2 * INDENT));
+                    Line::styled(format!("    {text}"), theme.style(Role::Faint))
+                }
+            },
+        }
+    }
+
+    fn spoken(&self, index: usize, theme: Theme, role: Role, note: &'static str) -> Line<'_> {
+        match index {
+            0 => Line::default(),
+            1 => Line::from(vec![
+                Span::styled(self.name.as_str(), theme.style(role)),
+                Span::styled(note, theme.style(Role::Faint)),
+            ]),
+            _ => Line::from(vec![Span::raw("  "), Span::raw(self.flow.row(index - GAP_AND_NAME))]),
+        }
+    }
+
+    /// `shell ls -la · ok · 12 ms`: the arguments give way, never the state.
+    fn tool_row(&self, state: &ToolState, detail: &str, columns: usize, theme: Theme) -> Line<'static> {
+        let (outcome, role) = match state {
+            ToolState::Waiting => ("waits for approval".to_owned(), Role::Warn),
+            ToolState::Allowed => ("approved".to_owned(), Role::Faint),
+            ToolState::Running => ("running".to_owned(), Role::Warn),
+            ToolState::Done { ok, millis } => {
+                let (word, role) = if *ok { ("ok", Role::Good) } else { ("failed", Role::Bad) };
+                (format!("{word} · {}", duration(*millis)), role)
+            }
+            ToolState::Refused { how, by } => {
+                let word = settled_word(*how);
+                let by = by.as_deref().map(|by| format!(" by {}", sanitize::line(by))).unwrap_or_default();
+                (format!("{word}{by}"), Role::Bad)
+            }
+        };
+        let outcome = text::truncate(&outcome, columns.saturating_sub(INDENT)).into_owned();
+        let room = columns.saturating_sub(INDENT + text::width(" · ") + text::width(&outcome));
+        let name = text::truncate(&self.name, room).into_owned();
+        let room = room.saturating_sub(text::width(&name) + 1);
+        let mut spans = vec![Span::raw("  "), Span::styled(name, theme.style(Role::Strong))];
+        if room > 0 && !detail.is_empty() {
+            spans.push(Span::raw(format!(" {}", text::truncate(detail, room))));
+        }
+        spans.push(Span::styled(" · ", theme.style(Role::Faint)));
+        spans.push(Span::styled(outcome, theme.style(role)));
+        Line::from(spans)
+    }
+}
+
+/// Rows above a speaker's text: an empty one and the name.
+const GAP_AND_NAME: usize = 2;
+
+fn delivery_note(delivery: &Delivery) -> &'static str {
+    match delivery {
+        Delivery::Sending(_) | Delivery::Stored => "",
+        Delivery::Failed => " · not sent",
+        Delivery::Queued => " · waits for its turn",
+    }
+}
+
+/// Says how a request was settled, in one word of the screen.
+pub(crate) fn settled_word(how: AuditDecision) -> &'static str {
+    match how {
+        AuditDecision::AutoApproved => "allowed",
+        AuditDecision::Approved => "approved",
+        AuditDecision::Always => "always approved",
+        AuditDecision::Trusted => "trusted",
+        AuditDecision::Rejected => "rejected",
+        AuditDecision::Blocked => "blocked",
+        AuditDecision::Cancelled => "cancelled",
+        AuditDecision::Timeout => "not answered in time",
+    }
+}
+
+/// Whether a call that was settled this way runs.
+pub(crate) fn runs(how: AuditDecision) -> bool {
+    match how {
+        AuditDecision::AutoApproved
+        | AuditDecision::Approved
+        | AuditDecision::Always
+        | AuditDecision::Trusted => true,
+        AuditDecision::Rejected
+        | AuditDecision::Blocked
+        | AuditDecision::Cancelled
+        | AuditDecision::Timeout => false,
+    }
+}
+
+/// Writes a duration as `12 ms`, `3.4 s` or `2 min 5 s`.
+pub(crate) fn duration(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
+    }
+}
+
+fn one_line(detail: &str) -> String {
+    let cut = head(detail, DETAIL_BYTES);
+    let joined = cut.split_whitespace().collect::<Vec<_>>().join(" ");
+    sanitize::line(&joined)
+}
+
+/// The first `bytes` of a text, never cut inside a character.
+fn head(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+fn preview_of(output: &str, truncated: bool) -> Vec<String> {
+    let cut = head(output, PREVIEW_BYTES);
+    let clean = sanitize::clean(Mode::Block, cut).text;
+    let mut lines = clean.lines().filter(|line| !line.trim().is_empty());
+    let mut preview: Vec<String> = lines.by_ref().take(PREVIEW_ROWS).map(str::to_owned).collect();
+    let more = lines.count();
+    if truncated || cut.len() < output.len() {
+        preview.push("… more".to_owned());
+    } else if more > 0 {
+        preview.push(format!("… {more} more {}", if more == 1 { "line" } else { "lines" }));
+    }
+    preview
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_shows_the_last_state_of_progress_and_counts_the_rest() {
+        assert_eq!(preview_of("1/3\r2/3\r3/3\nok\n", false), ["3/3", "ok"]);
+        assert_eq!(preview_of("a\nb\n\nc\nd\n", false), ["a", "b", "c", "… 1 more line"]);
+        assert_eq!(preview_of("    12\tfn main\n", false), ["    12    fn main"]);
+        assert_eq!(preview_of("a", true), ["a", "… more"]);
+        assert_eq!(preview_of("", false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_cut_is_cut_between_characters() {
+        for padding in 0..4 {
+            let text = format!("{}{}", "a".repeat(PREVIEW_BYTES - padding), "职".repeat(9));
+            assert_eq!(preview_of(&text, false).len(), 2);
+            let text = format!("{}{}", "a".repeat(DETAIL_BYTES - padding), "职".repeat(9));
+            assert!(one_line(&text).len() <= DETAIL_BYTES);
+        }
+    }
+
+    #[test]
+    fn durations_read_like_speech() {
+        let written = [0, 999, 1_000, 3_450, 59_999, 60_000, 125_000].map(duration);
+        assert_eq!(written, ["0 ms", "999 ms", "1.0 s", "3.4 s", "59.9 s", "1 min 0 s", "2 min 5 s"]);
+    }
+
+    #[test]
+    fn a_tool_row_keeps_its_outcome_at_every_width() {
+        let id = ToolCallId::parse("c").unwrap();
+        let state = ToolState::Done { ok: true, millis: 12 };
+        let entry = Entry::tool(id, state, "shell", &"职 ".repeat(200));
+        for columns in 20..200 {
+            let row = entry.row(0, columns, Theme::Plain).to_string();
+            assert!(text::width(&row) <= columns && row.ends_with(" · ok · 12 ms"), "{columns}: {row:?}");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Frames of the server. Each is looked at twice: what it says of now (who works, what waits, what is
+//! allowed), and what it adds to the written conversation. Stored frames that are read again add only the
+//! latter, so a restart and a lost connection show the same as being there.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use serde_json::{Map, Value};
+use tns_protocol::agent::{AgentState, AgentStatus};
+use tns_protocol::approval::{AuditDecision, ToolApproveRequest};
+use tns_protocol::chat::{Done, StopReason};
+use tns_protocol::{ClientMessageId, ErrorEvent, Seq, ServerFrame, ServerMessage, ToolCallId};
+
+use crate::model::{Effect, From, Model};
+use crate::pane::transcript::entry::{self, Delivery, ToolState};
+use crate::theme::Role;
+use crate::update::{focus_after_change, hold, read};
+
+/// Whether a frame happens now or is read from the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Live,
+    Stored,
+}
+
+/// Takes in a frame that the server sent just now.
+pub(super) fn on_frame(model: &mut Model, frame: ServerFrame) -> Vec<Effect> {
+    if frame.session_id.as_ref().is_some_and(|session| *session != model.session) {
+        return Vec::new();
+    }
+    note_state(model, &frame);
+    if model.reading.under_way {
+        hold(model, frame);
+        return Vec::new();
+    }
+    write_live(model, frame)
+}
+
+/// Adds a frame of now to the conversation, unless a reading had it already.
+pub(super) fn write_live(model: &mut Model, frame: ServerFrame) -> Vec<Effect> {
+    if frame.seq.is_some_and(|seq| seq <= model.read_to) {
+        return Vec::new();
+    }
+    match write(model, frame, Source::Live) {
+        Some(_) if model.incomplete => read(model, From::After(model.synced)).into_iter().collect(),
+        Some(end) => {
+            model.transcript.deliver_oldest(Delivery::Stored);
+            settle(model, end);
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// Adds a stored frame to the conversation; `stored` collects the names of this screen's messages.
+pub(super) fn replay(model: &mut Model, frame: ServerFrame, stored: &mut Vec<ClientMessageId>) {
+    if let ServerMessage::UserMessage(message) = &frame.message {
+        stored.extend(message.client_message_id.clone());
+    }
+    if let Some(end) = write(model, frame, Source::Stored) {
+        settle(model, end);
+    }
+}
+
+/// A turn has ended: what is shown of it is complete.
+fn settle(model: &mut Model, end: TurnEnd) {
+    model.transcript.settle();
+    model.synced = end.seq.unwrap_or(model.synced).max(model.synced);
+}
+
+/// A turn's end and its place in the log.
+struct TurnEnd {
+    seq: Option<Seq>,
+}
+
+/// A call waits for a person.
+pub(super) fn ask(model: &mut Model, request: ToolApproveRequest) {
+    model.approvals.ask(request, model.now);
+    focus_after_change(model);
+}
+
+/// What a frame says of now.
+fn note_state(model: &mut Model, frame: &ServerFrame) {
+    match &frame.message {
+        ServerMessage::AgentState(state) => agent_state(model, state),
+        ServerMessage::TeamUpdate(team) => model.set_roster(team.agents.clone()),
+        ServerMessage::ToolApproveRequest(request) => ask(model, request.clone()),
+        ServerMessage::AuditEntry(entry) => {
+            settled(model, &entry.tool_call_id, entry.decision, entry.by.as_deref());
+        }
+        ServerMessage::ToolApprovalResolved(resolved) => {
+            settled(model, &resolved.tool_call_id, resolved.decision, Some(&resolved.by));
+        }
+        ServerMessage::ToolStart(start) => {
+            model.status.tool_began(&start.tool_call_id, &start.tool, model.now);
+        }
+        ServerMessage::ToolResult(result) => model.status.tool_ended(&result.tool_call_id),
+        ServerMessage::AutonomyChanged(changed) => model.status.autonomy = Some(changed.level),
+        ServerMessage::Done(_) | ServerMessage::Interrupted(_) => turn_ended(model),
+        ServerMessage::ErrorEvent(error) => {
+            if frame.seq.is_some() {
+                turn_ended(model);
+            } else if error.ref_type.as_deref() == Some("tool_approve") {
+                answer_refused(model, error);
+            }
+        }
+        ServerMessage::Token(_)
+        | ServerMessage::McpCall(_)
+        | ServerMessage::IndexStart(_)
+        | ServerMessage::IndexProgress(_)
+        | ServerMessage::IndexDone(_)
+        | ServerMessage::KbAdded(_)
+        | ServerMessage::KbSearchResult(_)
+        | ServerMessage::KbListResult(_)
+        | ServerMessage::KbRemoved(_)
+        | ServerMessage::UserMessage(_)
+        | ServerMessage::AssistantMessage(_)
+        | ServerMessage::QueueUpdate(_) => {}
+        ServerMessage::Unknown(name) => tracing::debug!(name, "event of a newer server"),
+    }
+}
+
+fn agent_state(model: &mut Model, state: &AgentState) {
+    match state.status {
+        AgentStatus::Thinking => {
+            // A turn that nothing on this screen asked for: its question is read when it ends.
+            if !model.status.is_busy() && model.transcript.sending().is_empty() {
+                model.incomplete = true;
+            }
+            model.status.begin(&state.agent_id);
+        }
+        AgentStatus::Idle => model.status.rest(&state.agent_id),
+    }
+    if let Some(agent) = model.roster.iter_mut().find(|agent| agent.agent_id == state.agent_id) {
+        agent.status = state.status;
+    }
+}
+
+fn turn_ended(model: &mut Model) {
+    model.status.set_running(false);
+    model.ended_at = Some(model.now);
+    if model.hint == Some("interrupting") {
+        model.hint = None;
+    }
+}
+
+/// A request was settled, here or elsewhere.
+fn settled(model: &mut Model, id: &ToolCallId, how: AuditDecision, by: Option<&str>) {
+    if let Some(answered) = model.approvals.settle(id, model.now) {
+        if answered.is_none() {
+            let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+            model
+                .transcript
+                .notice(Role::Faint, &format!("approval settled: {}{by}", entry::settled_word(how)));
+        }
+        focus_after_change(model);
+    }
+}
+
+/// The server did not take an answer. A call that is unknown to it was settled before.
+fn answer_refused(model: &mut Model, error: &ErrorEvent) {
+    if error.code == Some(tns_protocol::ErrorCode::UnknownToolCall) {
+        for id in model.approvals.answered() {
+            model.approvals.settle(&id, model.now);
+        }
+        focus_after_change(model);
+    } else {
+        model.approvals.unanswer();
+    }
+}
+
+/// What a frame adds to the conversation. Returns the turn's end if it is one.
+fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEnd> {
+    let seq = frame.seq;
+    match frame.message {
+        ServerMessage::Token(token) => {
+            let (place, name) = model.speaker(&token.agent_id);
+            model.transcript.token(&token.agent_id, place, &name, &token.content);
+        }
+        ServerMessage::UserMessage(message) => {
+            let id = message.client_message_id.as_ref();
+            model.transcript.user_stored(id, &message.message, message.queued && source == Source::Live);
+        }
+        ServerMessage::AssistantMessage(message) => {
+            let (place, name) = model.speaker(&message.agent_id);
+            model.transcript.agent_stored(&message.agent_id, place, &name, &message.message);
+        }
+        ServerMessage::ToolApproveRequest(request) => {
+            let detail = request.args.as_ref().map_or(request.summary.clone(), detail_of);
+            model.transcript.tool(&request.tool_call_id, &request.tool, &detail, ToolState::Waiting);
+        }
+        ServerMessage::ToolStart(start) => {
+            let detail = detail_of(&start.args);
+            model.transcript.tool(&start.tool_call_id, &start.tool, &detail, ToolState::Running);
+        }
+        ServerMessage::ToolResult(result) => {
+            let outcome = ToolState::Done { ok: !result.is_error, millis: result.duration };
+            let id = &result.tool_call_id;
+            model.transcript.tool_done(id, &result.tool, outcome, &result.result, result.truncated);
+        }
+        ServerMessage::AuditEntry(audit) => {
+            if entry::runs(audit.decision) {
+                model.transcript.tool_settled(&audit.tool_call_id, audit.decision, audit.by.as_deref());
+            } else {
+                let state = ToolState::Refused { how: audit.decision, by: audit.by };
+                model.transcript.tool(&audit.tool_call_id, &audit.tool, &audit.summary, state);
+            }
+        }
+        ServerMessage::ToolApprovalResolved(resolved) => {
+            model.transcript.tool_settled(&resolved.tool_call_id, resolved.decision, Some(&resolved.by));
+        }
+        ServerMessage::Done(done) => {
+            model.status.count(seq, &done.usage);
+            done_notice(model, &done);
+            return Some(TurnEnd { seq });
+        }
+        ServerMessage::Interrupted(interrupted) => {
+            model.status.count(seq, &interrupted.usage);
+            model.transcript.close_streams();
+            model.transcript.notice(Role::Warn, &format!("interrupted: {}", interrupted.reason));
+            return Some(TurnEnd { seq });
+        }
+        ServerMessage::ErrorEvent(error) => return error_notice(model, &error, seq),
+        ServerMessage::AutonomyChanged(changed) => {
+            model.transcript.notice(Role::Text, &format!("autonomy is now {}", changed.level.as_str()));
+        }
+        ServerMessage::QueueUpdate(_)
+        | ServerMessage::AgentState(_)
+        | ServerMessage::TeamUpdate(_)
+        | ServerMessage::McpCall(_)
+        | ServerMessage::IndexProgress(_)
+        | ServerMessage::KbSearchResult(_)
+        | ServerMessage::KbListResult(_)
+        | ServerMessage::Unknown(_) => {}
+        ServerMessage::KbAdded(added) if !added.duplicate => {
+            passing(model, source, &format!("document {} added", added.document_id));
+        }
+        ServerMessage::KbRemoved(removed) if removed.found => {
+            passing(model, source, &format!("document {} removed", removed.document_id));
+        }
+        ServerMessage::KbAdded(_) | ServerMessage::KbRemoved(_) => {}
+        ServerMessage::IndexStart(start) => {
+            passing(model, source, &format!("indexing {}: {} files", start.path, start.total_files));
+        }
+        ServerMessage::IndexDone(done) => {
+            passing(
+                model,
+                source,
+                &format!("indexed: {} files, {} chunks", done.file_count, done.chunk_count),
+            );
+        }
+    }
+    None
+}
+
+fn done_notice(model: &mut Model, done: &Done) {
+    model.transcript.close_streams();
+    let note = match (done.cancelled, done.stop_reason) {
+        (true, _) => "interrupted",
+        (false, None | Some(StopReason::End)) => return,
+        (false, Some(StopReason::MaxTokens)) => "the reply was cut: the model's output limit is reached",
+        (false, Some(StopReason::Refusal)) => "the model refused to answer",
+        (false, Some(StopReason::RoundLimit)) => "the turn ended: it used all its model calls",
+        (false, Some(StopReason::SpendCap)) => "the turn ended: the spending limit is reached",
+    };
+    model.transcript.notice(Role::Warn, note);
+}
+
+fn error_notice(model: &mut Model, error: &ErrorEvent, seq: Option<Seq>) -> Option<TurnEnd> {
+    model.transcript.close_streams();
+    let code = error.code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
+    model.transcript.notice(Role::Bad, &format!("{}{code}", error.message));
+    if seq.is_none() && error.ref_type.as_deref() == Some("chat") {
+        model.transcript.deliver_oldest(Delivery::Failed);
+    }
+    seq.map(|seq| TurnEnd { seq: Some(seq) })
+}
+
+/// Says what is worth knowing while it happens, and not later.
+fn passing(model: &mut Model, source: Source, note: &str) {
+    match source {
+        Source::Live => model.transcript.notice(Role::Faint, note),
+        Source::Stored => {}
+    }
+}
+
+/// What a call does, from its arguments: the command or the path where there is one, else all of them.
+fn detail_of(args: &Map<String, Value>) -> String {
+    let main = ["command", "path", "query", "url"].iter().find_map(|name| args.get(*name)?.as_str());
+    match main {
+        Some(text) => text.to_owned(),
+        None if args.is_empty() => String::new(),
+        None => Value::Object(args.clone()).to_string(),
+    }
+}
