@@ -1,2 +1,82 @@
-//! placeholder
-fn main() {}
+//! Measures what tns costs, always beside something else in the same run: a bare relay that stores
+//! nothing, the disk's own flush, and another client where one is installed. Prints ratios of medians
+//! as Markdown and ends with status 1 when one misses what it must hold. Loopback only.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a measuring program talks to its terminal")]
+
+mod model;
+mod process;
+mod relay;
+mod report;
+mod server;
+mod socket;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use crate::report::Report;
+
+/// Measures tns beside a bare relay and, where installed, other clients
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// The program to measure; by default the `tns` beside this program
+    #[arg(long, global = true)]
+    tns: Option<PathBuf>,
+    /// Rounds of each measurement
+    #[arg(long, global = true, default_value_t = 11)]
+    rounds: usize,
+}
+
+#[derive(Clone, Copy, Subcommand)]
+enum What {
+    /// Everything below, one after another
+    All,
+    /// Whole processes: `--version` and `run`
+    Process,
+    /// The server: time to first token, tokens a second, memory
+    Server,
+    /// Be the bare relay between this port and a model server's
+    #[command(hide = true)]
+    Relay {
+        /// The model server's port
+        model: u16,
+    },
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    // Another part of the process may have installed it already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(run(args))
+}
+
+async fn run(args: Args) -> Result<()> {
+    if let What::Relay { model } = args.what {
+        return relay::run(model).await;
+    }
+    let tns = match args.tns {
+        Some(path) => path,
+        None => std::env::current_exe()?.with_file_name("tns"),
+    };
+    let tns = tns
+        .canonicalize()
+        .with_context(|| format!("find {}; build it, or name it with --tns", tns.display()))?;
+    let model = model::start().await?;
+    let mut report = Report::default();
+    if matches!(args.what, What::All | What::Process) {
+        process::measure(&tns, &model, args.rounds, &mut report)?;
+    }
+    if matches!(args.what, What::All | What::Server) {
+        server::measure(&tns, &model, args.rounds, &mut report).await?;
+    }
+    report.print();
+    if report.failed() {
+        std::process::exit(1);
+    }
+    Ok(())
+}
