@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tns_server_core::engine::{Engine, EngineChoice, Engines, OpenError};
+use tokio::sync::OnceCell;
 
-use crate::choose::{self, DefaultEngine};
-use crate::config::{EngineConfig, ProviderOverrides, base_url_variable, key_variable};
+use crate::choose::{self, DefaultEngine, Found};
+use crate::config::{Access, EngineConfig, ProviderOverrides, base_url_variable, key_variable};
 use crate::http::Http;
 use crate::provider::{Opening, PROVIDERS, Provider};
 
@@ -16,37 +17,56 @@ use crate::provider::{Opening, PROVIDERS, Provider};
 pub struct EngineRegistry {
     config: EngineConfig,
     http: Arc<Http>,
+    /// Chosen once, so that what a server says of its engine at the start stays true.
+    default: OnceCell<Chosen>,
+}
+
+/// The default engine, to be opened again for each agent.
+#[derive(Debug)]
+struct Chosen {
+    provider: &'static Provider,
+    access: Access,
+    model: String,
+    reason: String,
 }
 
 impl EngineRegistry {
     /// Makes a registry. Opens no connection.
     pub fn new(config: EngineConfig) -> Self {
         let http = Arc::new(Http::new(config.patience));
-        Self { config, http }
+        Self { config, http, default: OnceCell::new() }
     }
 
-    /// Finds the default engine. Where nothing is named or configured, local model servers are
-    /// looked for each time, so one that was started meanwhile is found.
+    /// Chooses the default engine; the first answer holds for as long as the registry lives.
     ///
     /// # Errors
-    /// [`OpenError`] when what the operator named or configured can't be opened.
+    /// [`OpenError`] when what the operator named or configured can't be opened; the next call tries again.
     pub async fn choose(&self) -> Result<DefaultEngine, OpenError> {
-        let (engine, reason) = self.open_default(None).await?;
-        Ok(DefaultEngine { provider: engine.provider().to_owned(), model: engine.model().to_owned(), reason })
+        let chosen = self.default.get_or_try_init(|| self.find_default()).await?;
+        Ok(DefaultEngine {
+            provider: chosen.provider.id.to_owned(),
+            model: chosen.model.clone(),
+            reason: chosen.reason.clone(),
+        })
     }
 
-    async fn open_default(&self, model: Option<String>) -> Result<(Arc<dyn Engine>, String), OpenError> {
-        let found = choose::find(&self.config, &self.http).await?;
+    async fn find_default(&self) -> Result<Chosen, OpenError> {
+        let Found { provider, access, model, reason } = choose::find(&self.config, &self.http).await?;
         if choose::is_named(&self.config) {
-            self.check_configured(found.provider)?;
+            self.check_configured(provider)?;
         }
-        let opening = Opening {
-            provider: found.provider,
-            access: found.access,
-            model: model.or(found.model),
-            http: Arc::clone(&self.http),
-        };
-        Ok(((found.provider.open)(opening).await?, found.reason))
+        // Opened once, since some providers are asked which models they have.
+        let engine = self.open_with(provider, access.clone(), model).await?;
+        Ok(Chosen { provider, access, model: engine.model().to_owned(), reason })
+    }
+
+    async fn open_with(
+        &self,
+        provider: &'static Provider,
+        access: Access,
+        model: Option<String>,
+    ) -> Result<Arc<dyn Engine>, OpenError> {
+        (provider.open)(Opening { provider, access, model, http: Arc::clone(&self.http) }).await
     }
 
     fn check_configured(&self, provider: &Provider) -> Result<(), OpenError> {
@@ -66,7 +86,9 @@ impl Engines for EngineRegistry {
     async fn open(&self, choice: &EngineChoice) -> Result<Arc<dyn Engine>, OpenError> {
         let model = named(choice.model.as_deref()).map(str::to_owned);
         let Some(id) = named(choice.provider.as_deref()) else {
-            return Ok(self.open_default(model).await?.0);
+            let chosen = self.default.get_or_try_init(|| self.find_default()).await?;
+            let model = model.unwrap_or_else(|| chosen.model.clone());
+            return self.open_with(chosen.provider, chosen.access.clone(), Some(model)).await;
         };
         if self.config.overrides == ProviderOverrides::OllamaOnly && id != "ollama" {
             return Err(OpenError(format!(
@@ -75,9 +97,7 @@ impl Engines for EngineRegistry {
         }
         let provider = find(id)?;
         self.check_configured(provider)?;
-        let opening =
-            Opening { provider, access: self.config.access(provider), model, http: Arc::clone(&self.http) };
-        (provider.open)(opening).await
+        self.open_with(provider, self.config.access(provider), model).await
     }
 }
 
