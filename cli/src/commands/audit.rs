@@ -1,0 +1,65 @@
+//! `tns audit`: what a session's agents were allowed to do, and who decided.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use tns_protocol::approval::AuditEntry;
+
+use crate::{Context, logging, server, workspace};
+
+/// List the decisions about a session's tool calls
+///
+/// Oldest first: when, how it was decided, how risky it was, the tool, and what was to run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(Args {}: Args, context: &Context) -> anyhow::Result<()> {
+    logging::start(context, logging::Unasked::Nothing)?;
+    server::with_interruptible(context, async |attached| {
+        let id = workspace::session_id(context)?;
+        let list = attached.rest()?.audit(&id).await.context("list the decisions")?;
+        if context.out.json {
+            return context.out.json(&list);
+        }
+        context.out.data(&table(&list.entries))
+    })
+}
+
+fn table(entries: &[AuditEntry]) -> String {
+    let mut text = String::new();
+    for entry in entries {
+        let risk = match entry.risk_class {
+            Some(class) => class.as_str(),
+            None => "-",
+        };
+        let summary = entry.summary.lines().next().unwrap_or_default();
+        let AuditEntry { timestamp, decision, tool, .. } = entry;
+        // Writing into a String can't fail.
+        let _ = writeln!(text, "{timestamp}\t{}\t{risk}\t{tool}\t{summary}", decision.as_str());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use tns_protocol::approval::{AuditDecision, Risk, RiskClass};
+    use tns_protocol::{AgentId, Timestamp, ToolCallId};
+
+    use super::*;
+
+    #[test]
+    fn each_decision_is_one_line() {
+        let entry = AuditEntry {
+            tool_call_id: ToolCallId::parse("c").unwrap(),
+            agent_id: AgentId::parse("a").unwrap(),
+            tool: "shell".into(),
+            risk: Risk::High,
+            risk_class: Some(RiskClass::Exec),
+            decision: AuditDecision::Rejected,
+            timestamp: Timestamp::from_micros(0),
+            summary: "make\nmore".into(),
+            by: None,
+        };
+        assert_eq!(table(&[entry]), "1970-01-01T00:00:00.000Z\trejected\tEXEC\tshell\tmake\n");
+    }
+}

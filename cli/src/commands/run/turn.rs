@@ -1,0 +1,310 @@
+//! What a run learns from the server's frames. Pure: it decides what to show and how the run went, and does
+//! neither.
+
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tns_protocol::approval::{AuditDecision, ToolApproveRequest};
+use tns_protocol::chat::{Done, StopReason};
+use tns_protocol::tool::{ToolResult, ToolStart};
+use tns_protocol::{ErrorCode, ErrorEvent, MessageId, ServerFrame, ServerMessage, ToolCallId};
+
+use crate::exit::Exit;
+
+/// Whose turns the frames of the session are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The session is new: all are this run's.
+    Whole,
+    /// Others use the session too: only this turn is, once it is known.
+    Shared { turn: Option<MessageId> },
+}
+
+/// One tool call as `--json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Call {
+    tool_call_id: ToolCallId,
+    tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<AuditDecision>,
+    /// Milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_error: bool,
+}
+
+/// Something to do about a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// A piece of the answer.
+    Text(String),
+    /// The text so far was the answer to somebody else.
+    Discard,
+    /// Something to know.
+    Note(String),
+    /// A tool waits for a decision.
+    Ask(Box<ToolApproveRequest>),
+    /// A decision was made.
+    Settled(ToolCallId),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum End {
+    Done(Done),
+    Failed(ErrorEvent),
+}
+
+/// The turn so far.
+#[derive(Debug)]
+pub(super) struct Turn {
+    owner: Owner,
+    text: String,
+    /// A tool ran since the last piece of text.
+    step_ended: bool,
+    calls: Vec<Call>,
+    end: Option<End>,
+}
+
+impl Turn {
+    pub(super) fn new(owner: Owner) -> Self {
+        Self { owner, text: String::new(), step_ended: false, calls: Vec::new(), end: None }
+    }
+
+    /// Whether the frames of others can't be told apart yet.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.owner == Owner::Shared { turn: None }
+    }
+
+    /// Learns which turn is this run's.
+    pub(super) fn own(&mut self, turn: MessageId) {
+        self.owner = Owner::Shared { turn: Some(turn) };
+    }
+
+    pub(super) fn ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    pub(super) fn done(&self) -> Option<&Done> {
+        match &self.end {
+            Some(End::Done(done)) => Some(done),
+            Some(End::Failed(_)) | None => None,
+        }
+    }
+
+    /// Notes that this run rejected a call; the server's own record of it may come too late.
+    pub(super) fn refused(&mut self, id: &ToolCallId) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.tool_call_id == *id) {
+            call.decision = Some(AuditDecision::Rejected);
+        }
+    }
+
+    /// Takes a frame of the session.
+    pub(super) fn take(&mut self, frame: ServerFrame) -> Vec<Step> {
+        if self.is_foreign(&frame) {
+            return self.take_foreign(&frame.message);
+        }
+        let durable = frame.seq.is_some();
+        match frame.message {
+            ServerMessage::Token(token) => vec![Step::Text(self.push(&token.content))],
+            ServerMessage::ToolStart(start) => self.started(start),
+            ServerMessage::ToolResult(result) => self.finished(result),
+            ServerMessage::ToolApproveRequest(request) => {
+                self.call(&request.tool_call_id, &request.tool).args.clone_from(&request.args);
+                vec![Step::Ask(Box::new(request))]
+            }
+            ServerMessage::AuditEntry(entry) => {
+                self.call(&entry.tool_call_id, &entry.tool).decision = Some(entry.decision);
+                let mut steps = vec![Step::Settled(entry.tool_call_id)];
+                if not_allowed(entry.decision) {
+                    steps.push(Step::Note(format!("{}: {}", entry.tool, entry.decision.as_str())));
+                }
+                steps
+            }
+            ServerMessage::Done(done) => {
+                self.end = Some(End::Done(done));
+                Vec::new()
+            }
+            // With a place in the log it ended the turn; without, it answers a request of this connection.
+            ServerMessage::ErrorEvent(error) if durable || error.ref_type.as_deref() == Some("chat") => {
+                self.end = Some(End::Failed(error));
+                Vec::new()
+            }
+            ServerMessage::ErrorEvent(error) if error.code == Some(ErrorCode::UnknownToolCall) => {
+                vec![Step::Note("the call was decided elsewhere".into())]
+            }
+            ServerMessage::ErrorEvent(error) => vec![Step::Note(error.message)],
+            ServerMessage::AgentState(_)
+            | ServerMessage::TeamUpdate(_)
+            | ServerMessage::McpCall(_)
+            | ServerMessage::IndexStart(_)
+            | ServerMessage::IndexProgress(_)
+            | ServerMessage::IndexDone(_)
+            | ServerMessage::AutonomyChanged(_)
+            | ServerMessage::KbAdded(_)
+            | ServerMessage::KbSearchResult(_)
+            | ServerMessage::KbListResult(_)
+            | ServerMessage::KbRemoved(_)
+            | ServerMessage::UserMessage(_)
+            | ServerMessage::AssistantMessage(_)
+            | ServerMessage::ToolApprovalResolved(_)
+            | ServerMessage::Interrupted(_)
+            | ServerMessage::QueueUpdate(_)
+            | ServerMessage::Unknown(_) => Vec::new(),
+        }
+    }
+
+    /// Returns what went wrong: how to end, and the line for it.
+    pub(super) fn verdict(&self) -> Option<(Exit, String)> {
+        let failed = |exit, message: &str| Some((exit, message.to_owned()));
+        let done = match self.end.as_ref()? {
+            End::Failed(error) => {
+                let exit = error.code.map_or(Exit::Failed, Exit::of_code);
+                let code = error.code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
+                return Some((exit, format!("{}{code}", error.message)));
+            }
+            End::Done(done) => done,
+        };
+        if done.cancelled {
+            return failed(Exit::Interrupted, "the turn was cancelled from elsewhere");
+        }
+        match done.stop_reason {
+            Some(StopReason::RoundLimit) => {
+                return failed(Exit::Limit, "the turn used all its model calls; ask for less at a time");
+            }
+            Some(StopReason::SpendCap) => return failed(Exit::Limit, "the spending limit is reached"),
+            Some(StopReason::MaxTokens) => {
+                return failed(Exit::Limit, "the answer is cut: the model's output limit is reached");
+            }
+            Some(StopReason::Refusal) => return failed(Exit::Failed, "the model refused to answer"),
+            Some(StopReason::End) | None => {}
+        }
+        let mut refused: Vec<&str> = Vec::new();
+        for call in self.calls.iter().filter(|call| call.decision.is_some_and(not_allowed)) {
+            if !refused.contains(&call.tool.as_str()) {
+                refused.push(&call.tool);
+            }
+        }
+        if refused.is_empty() {
+            return None;
+        }
+        Some((
+            Exit::NotAllowed,
+            format!(
+                "{} was needed and not allowed; run on a terminal to be asked, or set --autonomy",
+                refused.join(", ")
+            ),
+        ))
+    }
+
+    fn is_foreign(&self, frame: &ServerFrame) -> bool {
+        match (&self.owner, &frame.turn_id) {
+            (Owner::Shared { turn }, Some(theirs)) => turn.as_ref() != Some(theirs),
+            // What waited when this run joined is for others to decide.
+            (Owner::Shared { .. }, None) => matches!(frame.message, ServerMessage::ToolApproveRequest(_)),
+            (Owner::Whole, _) => false,
+        }
+    }
+
+    fn take_foreign(&mut self, message: &ServerMessage) -> Vec<Step> {
+        if matches!(message, ServerMessage::Done(_) | ServerMessage::ErrorEvent(_)) {
+            self.text.clear();
+            self.step_ended = false;
+            return vec![Step::Discard];
+        }
+        Vec::new()
+    }
+
+    /// Appends a piece of the answer and returns it; the steps of a turn are paragraphs.
+    fn push(&mut self, content: &str) -> String {
+        let gap = self.step_ended && !self.text.is_empty() && !self.text.ends_with("\n\n");
+        self.step_ended = false;
+        let piece =
+            if gap { format!("\n\n{}", content.trim_start_matches('\n')) } else { content.to_owned() };
+        self.text.push_str(&piece);
+        piece
+    }
+
+    fn call(&mut self, id: &ToolCallId, tool: &str) -> &mut Call {
+        self.step_ended = true;
+        let at = match self.calls.iter().position(|call| call.tool_call_id == *id) {
+            Some(at) => at,
+            None => {
+                self.calls.push(Call {
+                    tool_call_id: id.clone(),
+                    tool: tool.to_owned(),
+                    args: None,
+                    decision: None,
+                    duration: None,
+                    result: None,
+                    is_error: false,
+                });
+                self.calls.len() - 1
+            }
+        };
+        &mut self.calls[at]
+    }
+
+    fn started(&mut self, start: ToolStart) -> Vec<Step> {
+        let note = format!("{} {}", start.tool, brief(&start.args));
+        self.call(&start.tool_call_id, &start.tool).args = Some(start.args);
+        vec![Step::Note(note.trim_end().to_owned())]
+    }
+
+    fn finished(&mut self, result: ToolResult) -> Vec<Step> {
+        let how = if result.is_error { "failed" } else { "done" };
+        let note = format!("{} {how} in {} ms", result.tool, result.duration);
+        let call = self.call(&result.tool_call_id, &result.tool);
+        call.duration = Some(result.duration);
+        call.is_error = result.is_error;
+        call.result = Some(result.result);
+        vec![Step::Note(note)]
+    }
+}
+
+fn not_allowed(decision: AuditDecision) -> bool {
+    match decision {
+        AuditDecision::Rejected | AuditDecision::Blocked | AuditDecision::Timeout => true,
+        AuditDecision::AutoApproved
+        | AuditDecision::Approved
+        | AuditDecision::Always
+        | AuditDecision::Trusted
+        | AuditDecision::Cancelled => false,
+    }
+}
+
+/// Characters of a call's arguments in a note.
+const BRIEF_CHARS: usize = 100;
+
+/// The arguments on one line.
+fn brief(args: &Map<String, Value>) -> String {
+    let values: Vec<String> = args
+        .values()
+        .map(|value| match value.as_str() {
+            Some(text) => text.replace('\n', "⏎"),
+            None => value.to_string(),
+        })
+        .collect();
+    let line = values.join(" ");
+    match line.char_indices().nth(BRIEF_CHARS) {
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Frames in, steps and verdict out.
+
+use tns_protocol::approval::{AuditEntry, Risk};
+use tns_protocol::chat::{Token, Usage};
+use tns_protocol::{AgentId, SessionId, Timestamp};
+
+use super::*;
+
+fn frame(message: impl Into<ServerMessage>) -> ServerFrame {
+    ServerFrame {
+        session_id: Some(SessionId::parse("s").unwrap()),
+        date: None,
+        seq: None,
+        turn_id: None,
+        re: None,
+        message: message.into(),
+    }
+}
+
+fn of_turn(turn: &str, message: impl Into<ServerMessage>) -> ServerFrame {
+    ServerFrame { seq: Some(1), turn_id: Some(MessageId::parse(turn).unwrap()), ..frame(message) }
+}
+
+fn token(content: &str) -> Token {
+    Token { agent_id: agent(), content: content.into() }
+}
+
+fn agent() -> AgentId {
+    AgentId::parse("a").unwrap()
+}
+
+fn call_id() -> ToolCallId {
+    ToolCallId::parse("c").unwrap()
+}
+
+fn done(stop_reason: StopReason) -> Done {
+    Done { usage: Usage::default(), stop_reason: Some(stop_reason), cancelled: false }
+}
+
+fn error(code: ErrorCode) -> ErrorEvent {
+    ErrorEvent { message: "it failed".into(), code: Some(code), ref_type: None }
+}
+
+fn start() -> ToolStart {
+    let args = [("command".to_owned(), Value::from("make\ntest"))].into_iter().collect();
+    ToolStart { agent_id: agent(), tool_call_id: call_id(), tool: "shell".into(), args, risk: Risk::Low }
+}
+
+fn audit(decision: AuditDecision) -> AuditEntry {
+    AuditEntry {
+        tool_call_id: call_id(),
+        agent_id: agent(),
+        tool: "shell".into(),
+        risk: Risk::Low,
+        risk_class: None,
+        decision,
+        timestamp: Timestamp::from_micros(0),
+        summary: "make test".into(),
+        by: None,
+    }
+}
+
+fn request() -> ToolApproveRequest {
+    ToolApproveRequest {
+        agent_id: agent(),
+        tool_call_id: call_id(),
+        tool: "shell".into(),
+        risk: Risk::Low,
+        summary: "make test".into(),
+        risk_class: None,
+        reasons: Vec::new(),
+        args: None,
+        diff: None,
+        always_covers: None,
+        expires_at: None,
+    }
+}
+
+fn ended_with(message: impl Into<ServerMessage>) -> Option<u8> {
+    let mut turn = Turn::new(Owner::Whole);
+    turn.take(of_turn("t", message));
+    assert!(turn.ended());
+    turn.verdict().map(|(exit, _)| exit.code())
+}
+
+#[test]
+fn text_is_handed_on_and_steps_become_paragraphs() {
+    let mut turn = Turn::new(Owner::Whole);
+    assert_eq!(turn.take(frame(token("Let me "))), [Step::Text("Let me ".into())]);
+    turn.take(frame(token("look.")));
+    assert_eq!(turn.take(of_turn("t", start())), [Step::Note("shell make⏎test".into())]);
+    assert_eq!(turn.take(frame(token("\nHere"))), [Step::Text("\n\nHere".into())]);
+    turn.take(frame(token(" it is.")));
+    assert_eq!(turn.text(), "Let me look.\n\nHere it is.");
+}
+
+#[test]
+fn a_call_is_reported_once_with_all_that_became_known() {
+    let mut turn = Turn::new(Owner::Whole);
+    turn.take(of_turn("t", audit(AuditDecision::AutoApproved)));
+    turn.take(of_turn("t", start()));
+    turn.take(of_turn(
+        "t",
+        ToolResult {
+            agent_id: agent(),
+            tool_call_id: call_id(),
+            tool: "shell".into(),
+            duration: 7,
+            result: "ok".into(),
+            is_error: false,
+            truncated: false,
+        },
+    ));
+    assert_eq!(
+        serde_json::to_value(turn.calls()).unwrap(),
+        serde_json::json!([{
+            "toolCallId": "c", "tool": "shell", "args": { "command": "make\ntest" },
+            "decision": "auto_approved", "duration": 7, "result": "ok"
+        }])
+    );
+}
+
+#[test]
+fn the_end_decides_the_exit_code() {
+    assert_eq!(ended_with(done(StopReason::End)), None);
+    assert_eq!(ended_with(done(StopReason::RoundLimit)), Some(6));
+    assert_eq!(ended_with(done(StopReason::SpendCap)), Some(6));
+    assert_eq!(ended_with(done(StopReason::MaxTokens)), Some(6));
+    assert_eq!(ended_with(done(StopReason::Refusal)), Some(1));
+    assert_eq!(ended_with(error(ErrorCode::BadKey)), Some(4));
+    assert_eq!(ended_with(error(ErrorCode::StreamIncomplete)), Some(4));
+    assert_eq!(ended_with(error(ErrorCode::StorageFull)), Some(1));
+    assert_eq!(ended_with(Done { cancelled: true, ..done(StopReason::End) }), Some(130));
+}
+
+#[test]
+fn a_tool_that_was_not_allowed_decides_it_too() {
+    for (decision, code) in [
+        (AuditDecision::Rejected, Some(5)),
+        (AuditDecision::Blocked, Some(5)),
+        (AuditDecision::Timeout, Some(5)),
+        (AuditDecision::Approved, None),
+        (AuditDecision::AutoApproved, None),
+    ] {
+        let mut turn = Turn::new(Owner::Whole);
+        turn.take(of_turn("t", audit(decision)));
+        turn.take(of_turn("t", done(StopReason::End)));
+        assert_eq!(turn.verdict().map(|(exit, _)| exit.code()), code, "{decision:?}");
+    }
+}
+
+#[test]
+fn a_request_that_this_run_rejects_counts_before_the_record_comes() {
+    let mut turn = Turn::new(Owner::Whole);
+    assert_eq!(turn.take(of_turn("t", request())), [Step::Ask(Box::new(request()))]);
+    turn.refused(&call_id());
+    turn.take(of_turn("t", done(StopReason::End)));
+    assert_eq!(turn.verdict().map(|(exit, _)| exit), Some(Exit::NotAllowed));
+}
+
+#[test]
+fn an_error_about_the_chat_ends_the_run_and_one_about_something_else_does_not() {
+    let mut turn = Turn::new(Owner::Whole);
+    let about =
+        |ref_type: &str| frame(ErrorEvent { ref_type: Some(ref_type.into()), ..error(ErrorCode::QueueFull) });
+    assert_eq!(turn.take(about("cancel")), [Step::Note("it failed".into())]);
+    assert!(!turn.ended());
+    turn.take(about("chat"));
+    assert!(turn.ended());
+    assert_eq!(turn.verdict(), Some((Exit::Failed, "it failed (QUEUE_FULL)".into())));
+}
+
+#[test]
+fn in_a_shared_session_only_the_own_turn_counts() {
+    let mut turn = Turn::new(Owner::Shared { turn: None });
+    assert!(turn.is_unknown());
+    turn.take(frame(token("theirs")));
+    assert_eq!(turn.take(of_turn("theirs", request())), []);
+    assert_eq!(turn.take(frame(request())), []);
+    assert_eq!(turn.take(of_turn("theirs", done(StopReason::SpendCap))), [Step::Discard]);
+    assert!(!turn.ended());
+    turn.own(MessageId::parse("mine").unwrap());
+    turn.take(frame(token("mine")));
+    assert_eq!(turn.take(of_turn("mine", request())), [Step::Ask(Box::new(request()))]);
+    turn.take(of_turn("mine", done(StopReason::End)));
+    assert_eq!((turn.text(), turn.verdict()), ("mine", None));
+}
+
+#[test]
+fn a_note_about_a_call_is_one_short_line() {
+    let args = |text: &str| [("x".to_owned(), Value::from(text))].into_iter().collect();
+    assert_eq!(brief(&args(&"職".repeat(BRIEF_CHARS))), "職".repeat(BRIEF_CHARS));
+    assert_eq!(brief(&args(&"職".repeat(BRIEF_CHARS + 1))), format!("{}…", "職".repeat(BRIEF_CHARS)));
+    assert_eq!(brief(&args("a\nb")), "a⏎b");
+}

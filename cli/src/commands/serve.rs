@@ -1,0 +1,144 @@
+//! `tns serve`: the server as a program of its own.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use tns_server::{DEFAULT_PORT, EngineLabel, ServerConfig};
+
+use crate::args::parse_duration;
+use crate::data_dir::DataDir;
+use crate::exit::{Exit, Stop};
+use crate::server::Owned;
+use crate::signals::Signals;
+use crate::workspace::Folder;
+use crate::{Context, logging, server};
+
+/// Serve chats to the terminals of this machine
+///
+/// Prints one line with the address when it is ready. SIGTERM and Ctrl-C let running turns end for up to
+/// five seconds; a second one stops at once.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The port; 0 takes a free one
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// The address; only this machine's own
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    bind: IpAddr,
+    /// A folder that tools may work in, again for more; the current folder when absent
+    #[arg(long = "root", value_name = "DIR")]
+    roots: Vec<PathBuf>,
+    /// Whose models new agents use; chosen by what is set up when absent
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+    /// Which model new agents use
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Stop after this time without work and connections; 0 never stops
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
+    idle_timeout: Duration,
+    /// Let FULL_AUTO sessions run tools where no sandbox holds them
+    #[arg(long)]
+    dangerously_unsandboxed: bool,
+}
+
+/// What `--json` prints when the server is ready.
+#[derive(Serialize)]
+struct Listening<'a> {
+    url: &'a str,
+    pid: u32,
+    version: &'a str,
+    provider: &'a str,
+    model: &'a str,
+}
+
+pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
+    if context.globals.server.is_some() {
+        return Err(
+            Stop::usage("tns serve starts a server of its own; leave --server and TNS_SERVER out").into()
+        );
+    }
+    if !args.bind.is_loopback() {
+        let address = args.bind;
+        return Err(Stop::usage(format!(
+            "--bind {address} would open the server to other machines; use 127.0.0.1 or ::1, and a tunnel from afar"
+        ))
+        .into());
+    }
+    let roots = roots(&args.roots)?;
+    logging::start(context, logging::Unasked::Warnings)?;
+    let dir = DataDir::open(context.globals.data_dir.as_deref())?;
+    let lock = Owned::lock(&dir)?;
+    let config = ServerConfig {
+        bind: args.bind,
+        port: args.port,
+        roots,
+        provider: args.provider,
+        model: args.model,
+        env: server::environment(),
+        idle_timeout: (!args.idle_timeout.is_zero()).then_some(args.idle_timeout),
+        unsandboxed: args.dangerously_unsandboxed,
+        ..ServerConfig::new(
+            dir.path().to_owned(),
+            Folder::current()?.path().to_owned(),
+            server::exec_helper()?,
+        )
+    };
+    server::block_on(async {
+        let mut signals = Signals::listen()?;
+        let owned = Owned::start(&dir, lock, config).await?;
+        let EngineLabel { provider, model, reason } = owned.running().engine();
+        let version = env!("CARGO_PKG_VERSION");
+        if context.out.json {
+            let pid = std::process::id();
+            context.out.json(&Listening { url: owned.url(), pid, version, provider, model })?;
+        } else {
+            context.out.data(&format!("tns {version} listening on {} · engine {provider}\n", owned.url()))?;
+        }
+        context.out.note(&format!("model {model}: {reason}"));
+        context.out.note(&format!("data folder {}", dir.path().display()));
+        tokio::select! {
+            () = owned.running().idle() => context.out.note("stopped: nothing was asked for a while"),
+            () = signals.next() => context.out.note("stopping; once more stops at once"),
+        }
+        owned.drain(&mut signals).await;
+        Ok(())
+    })
+}
+
+fn roots(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    if given.is_empty() {
+        return Ok(vec![Folder::current()?.path().to_owned()]);
+    }
+    given
+        .iter()
+        .map(|root| {
+            let path =
+                std::fs::canonicalize(root).with_context(|| format!("open --root {}", root.display()))?;
+            if path.is_dir() {
+                Ok(path)
+            } else {
+                Err(Stop::new(Exit::Usage, format!("--root {} is not a folder", root.display())).into())
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_folders_that_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(roots(&[dir.path().to_owned()]).unwrap(), [dir.path().canonicalize().unwrap()]);
+        assert!(roots(&[file]).is_err());
+        assert!(roots(&[dir.path().join("missing")]).is_err());
+        assert_eq!(roots(&[]).unwrap(), [std::env::current_dir().unwrap().canonicalize().unwrap()]);
+    }
+}

@@ -1,0 +1,135 @@
+//! `tns sessions`: what was talked about, and where.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use serde::Serialize;
+use tns_client::Rest;
+use tns_protocol::SessionId;
+use tns_protocol::rest::{MessageRole, SessionDetail, SessionSummary, StoredMessage};
+
+use crate::{Context, logging, server};
+
+/// Sessions that `list` prints when no number is given.
+const DEFAULT_LIMIT: usize = 50;
+/// Sessions asked for at once.
+const PAGE: u32 = 100;
+
+/// List and show sessions
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List sessions, the latest first: id, last change, folder, title
+    List {
+        /// Print at most this many
+        #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
+        limit: usize,
+    },
+    /// Show one session and its messages
+    Show {
+        /// The session's id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+/// What `show --json` prints.
+#[derive(Serialize)]
+struct Shown {
+    session: SessionDetail,
+    messages: Vec<StoredMessage>,
+}
+
+/// What `list --json` prints.
+#[derive(Serialize)]
+struct Listed {
+    sessions: Vec<SessionSummary>,
+}
+
+pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
+    logging::start(context, logging::Unasked::Nothing)?;
+    server::with_interruptible(context, async |attached| {
+        let rest = attached.rest()?;
+        match args.action {
+            Action::List { limit } => list(context, &rest, limit).await,
+            Action::Show { id } => {
+                // An id outside the charset names no session either.
+                let id = SessionId::parse(id.as_str()).map_err(|_| {
+                    crate::exit::Stop::new(crate::exit::Exit::NotFound, format!("there is no session {id}"))
+                })?;
+                show(context, &rest, &id).await
+            }
+        }
+    })
+}
+
+async fn list(context: &Context, rest: &Rest, limit: usize) -> anyhow::Result<()> {
+    let mut sessions = Vec::new();
+    let mut cursor = None;
+    while sessions.len() < limit {
+        let page = rest.sessions(cursor.as_deref(), Some(PAGE)).await.context("list the sessions")?;
+        cursor = page.next_cursor.filter(|_| !page.sessions.is_empty());
+        sessions.extend(page.sessions);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    sessions.truncate(limit);
+    if context.out.json {
+        return context.out.json(&Listed { sessions });
+    }
+    let mut text = String::new();
+    for SessionSummary { id, updated_at, workspace, title, .. } in &sessions {
+        let title = title.as_deref().unwrap_or("-");
+        // Writing into a String can't fail.
+        let _ = writeln!(text, "{id}\t{updated_at}\t{workspace}\t{title}");
+    }
+    context.out.data(&text)
+}
+
+async fn show(context: &Context, rest: &Rest, id: &SessionId) -> anyhow::Result<()> {
+    let session = rest.session(id).await.context("show the session")?;
+    let mut messages: Vec<StoredMessage> = Vec::new();
+    loop {
+        let after = messages.last().map_or(0, |message| message.seq);
+        let page = rest.messages(id, after, None).await.context("read the session's messages")?;
+        let more = page.more && !page.messages.is_empty();
+        messages.extend(page.messages);
+        if !more {
+            break;
+        }
+    }
+    if context.out.json {
+        return context.out.json(&Shown { session, messages });
+    }
+    context.out.data(&transcript(&session, &messages))
+}
+
+fn transcript(session: &SessionDetail, messages: &[StoredMessage]) -> String {
+    let SessionDetail { id, workspace, created_at, autonomy, .. } = session;
+    let title = session.title.as_deref().unwrap_or("-");
+    let mut text = format!(
+        "session   {id}\ntitle     {title}\nfolder    {workspace}\ncreated   {created_at}\nautonomy  {}\n",
+        autonomy.as_str()
+    );
+    for agent in &session.agents {
+        // Writing into a String can't fail.
+        let _ = writeln!(text, "agent     {} ({} {})", agent.agent_id, agent.provider, agent.model);
+    }
+    for message in messages {
+        let who = match message.role {
+            MessageRole::User => "you",
+            MessageRole::Assistant => message.agent_id.as_deref().unwrap_or("agent"),
+            MessageRole::Tool => message.tool.as_deref().unwrap_or("tool"),
+        };
+        let failed = if message.failed { " (failed)" } else { "" };
+        let _ = writeln!(text, "\n--- {who}{failed}, {}\n{}", message.created_at, message.content.trim_end());
+    }
+    text
+}

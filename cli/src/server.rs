@@ -1,0 +1,282 @@
+//! Which server a command talks to: the one at `--server`, the one that holds the data folder, or its own.
+//!
+//! One process at a time holds the folder's lock and serves it; the others find its address in `server.json`.
+//! A command's own server stays until its last client has left.
+
+mod discovery;
+mod lock;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tns_client::{Client, ClientConfig, Events, Reconnect, Rest};
+use tns_server::{ExecHelper, RunningServer, Server, ServerConfig, StartError};
+use tokio::time::Instant;
+
+use crate::Context;
+use crate::data_dir::DataDir;
+use crate::exit::{Exit, Stop};
+use crate::server::discovery::{Discovery, Published};
+use crate::server::lock::Lock;
+use crate::signals::Signals;
+use crate::workspace::Folder;
+
+/// Time that the holder of the lock has to say where it listens.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(3);
+/// Pause between two looks; the holder of the lock starts within a few of them.
+const DISCOVERY_PAUSE: Duration = Duration::from_millis(20);
+/// Time that the server has to see that a command's own connection is closed.
+const LEAVING: Duration = Duration::from_millis(200);
+/// Threads that serve and wait; one session's turn keeps about one of them busy.
+const WORKER_THREADS: usize = 2;
+
+/// What a command's own server is told, should it start one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Launch {
+    /// Whose models new agents use.
+    pub(crate) provider: Option<String>,
+    /// Which model new agents use.
+    pub(crate) model: Option<String>,
+}
+
+/// The server that a command uses.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// Its address.
+    pub(crate) url: String,
+    /// It was started by this command, as [`Launch`] says.
+    pub(crate) launched: bool,
+}
+
+impl Attached {
+    /// Returns the REST calls.
+    ///
+    /// # Errors
+    /// When the address is none.
+    pub(crate) fn rest(&self) -> anyhow::Result<Rest> {
+        Ok(Rest::new(&self.url)?)
+    }
+
+    /// Opens the chat socket.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub(crate) async fn connect(&self, reconnect: Reconnect) -> anyhow::Result<(Client, Events)> {
+        Ok(Client::connect(ClientConfig { url: self.url.clone(), reconnect }).await?)
+    }
+}
+
+/// Starts the runtime, finds or starts a server, and runs `work`, which minds the signals itself.
+///
+/// # Errors
+/// [`Exit::Unreachable`] when there is no server to be had; the error of `work`.
+pub(crate) fn with<T>(
+    context: &Context,
+    launch: Launch,
+    work: impl AsyncFnOnce(&Attached, &mut Signals) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    block_on(async {
+        let mut signals = Signals::listen()?;
+        let (attached, owned) = attach(context, launch).await?;
+        let result = work(&attached, &mut signals).await;
+        if let Some(owned) = owned {
+            owned.outlive_clients(context, &mut signals).await;
+        }
+        result
+    })
+}
+
+/// As [`with`], for work that a signal may cut at any point.
+///
+/// # Errors
+/// As [`with`], and [`Exit::Interrupted`].
+pub(crate) fn with_interruptible<T>(
+    context: &Context,
+    work: impl AsyncFnOnce(&Attached) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    with(context, Launch::default(), async |attached, signals| {
+        let work = pin!(work(attached));
+        tokio::select! {
+            result = work => result,
+            () = signals.next() => Err(Stop::silent(Exit::Interrupted).into()),
+        }
+    })
+}
+
+/// Runs a command's asynchronous part to its end.
+///
+/// # Errors
+/// When the runtime can't be built; the error of `work`.
+pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKER_THREADS)
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    // Boxed: a command's state is large and stands on the main thread's stack otherwise.
+    let result = runtime.block_on(Box::pin(work));
+    // A blocking call that hangs in the system must not keep the program from ending.
+    runtime.shutdown_background();
+    result
+}
+
+async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, Option<Owned>)> {
+    if let Some(url) = &context.globals.server {
+        return Ok((Attached { url: url.clone(), launched: false }, None));
+    }
+    let dir = DataDir::open(context.globals.data_dir.as_deref())?;
+    let deadline = Instant::now() + DISCOVERY_TIMEOUT;
+    loop {
+        if let Some(lock) = Lock::take(&dir)? {
+            let config = in_process(&dir, launch)?;
+            let owned = Owned::start(&dir, lock, config).await?;
+            return Ok((Attached { url: owned.url().to_owned(), launched: true }, Some(owned)));
+        }
+        let found = Discovery::read(&dir);
+        if let Some(found) = &found
+            && found.answers().await
+        {
+            return Ok((Attached { url: found.url.clone(), launched: false }, None));
+        }
+        if Instant::now() >= deadline {
+            return Err(unanswered(&dir, found.as_ref()).into());
+        }
+        tokio::time::sleep(DISCOVERY_PAUSE).await;
+    }
+}
+
+fn unanswered(dir: &DataDir, found: Option<&Discovery>) -> Stop {
+    let path = dir.path().display();
+    let message = match found {
+        Some(found) => format!(
+            "process {} holds the data folder {path} but does not answer at {}; stop it, or choose another folder with --data-dir",
+            found.pid, found.url
+        ),
+        None => match Lock::holder(dir) {
+            Some(pid) => format!(
+                "process {pid} holds the data folder {path} but does not say where it listens; stop it, or choose another folder with --data-dir"
+            ),
+            None => format!(
+                "another process holds the data folder {path} but does not say where it listens; choose another folder with --data-dir"
+            ),
+        },
+    };
+    Stop::new(Exit::Unreachable, message)
+}
+
+fn in_process(dir: &DataDir, launch: Launch) -> anyhow::Result<ServerConfig> {
+    let root = Folder::current()?.path().to_owned();
+    // A free port, and no idle time-out: it ends with its last client, not with the clock.
+    let config = ServerConfig::new(dir.path().to_owned(), root, exec_helper()?);
+    Ok(ServerConfig { provider: launch.provider, model: launch.model, env: environment(), ..config })
+}
+
+/// Returns the environment as the server takes it; what is not text can't be a setting of its.
+pub(crate) fn environment() -> HashMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Returns how the server starts this program again to confine a tool.
+///
+/// # Errors
+/// When the program's own file can't be found.
+pub(crate) fn exec_helper() -> anyhow::Result<ExecHelper> {
+    let program = std::env::current_exe().context("find the tns program itself")?;
+    Ok(ExecHelper { program, args: vec![crate::EXEC_HELPER.into()] })
+}
+
+/// A server that did not start, told as it stands.
+fn not_started(error: &StartError) -> Stop {
+    let exit = match error {
+        StartError::NotLoopback(_) | StartError::Root(..) | StartError::Engine(_) => Exit::Usage,
+        StartError::PortTaken(_) | StartError::Listen(..) | StartError::Store(_) => Exit::Unreachable,
+    };
+    Stop::new(exit, error.to_string())
+}
+
+/// A server of this process, with the lock and the address that others find.
+pub(crate) struct Owned {
+    running: RunningServer,
+    published: Published,
+    /// Let go last: the next holder finds the folder at rest.
+    lock: Lock,
+}
+
+impl Owned {
+    /// Starts the server and publishes its address.
+    ///
+    /// # Errors
+    /// What the server says; what the system says about the data folder.
+    pub(crate) async fn start(dir: &DataDir, lock: Lock, config: ServerConfig) -> anyhow::Result<Self> {
+        Discovery::forget(dir)?;
+        let running = Server::start(config).await.map_err(|error| not_started(&error))?;
+        match Discovery::of(running.url()).publish(dir) {
+            Ok(published) => Ok(Self { running, published, lock }),
+            Err(error) => {
+                running.shutdown().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the data folder for a server of this process.
+    ///
+    /// # Errors
+    /// [`Exit::Unreachable`] with the holder's address when another process has it.
+    pub(crate) fn lock(dir: &DataDir) -> anyhow::Result<Lock> {
+        if let Some(lock) = Lock::take(dir)? {
+            return Ok(lock);
+        }
+        let path = dir.path().display();
+        let message = match Discovery::read(dir) {
+            Some(found) => format!(
+                "process {} serves {path} already at {}; use it with --server {}, or choose another folder with --data-dir",
+                found.pid, found.url, found.url
+            ),
+            None => format!("another process serves {path} already; choose another folder with --data-dir"),
+        };
+        Err(Stop::new(Exit::Unreachable, message).into())
+    }
+
+    /// Returns the server's address.
+    pub(crate) fn url(&self) -> &str {
+        self.running.url()
+    }
+
+    /// Returns the server.
+    pub(crate) fn running(&self) -> &RunningServer {
+        &self.running
+    }
+
+    /// Lets running turns end for up to five seconds, then stops. A signal stops at once.
+    pub(crate) async fn drain(self, signals: &mut Signals) {
+        // Nobody new finds the server from here on.
+        drop(self.published);
+        tokio::select! {
+            () = self.running.shutdown() => {}
+            () = signals.next() => {}
+        }
+        drop(self.lock);
+    }
+
+    /// Waits until no client is left, then stops. A signal ends the waiting.
+    async fn outlive_clients(self, context: &Context, signals: &mut Signals) {
+        let mut connections = self.running.connections();
+        if tokio::time::timeout(LEAVING, connections.wait_for(|count| *count == 0)).await.is_err() {
+            context
+                .out
+                .warn("other terminals use this server; it stops with the last of them, or with Ctrl-C");
+            tokio::select! {
+                _ = connections.wait_for(|count| *count == 0) => {}
+                () = signals.next() => {}
+            }
+        }
+        drop(connections);
+        self.drain(signals).await;
+    }
+}
