@@ -207,7 +207,8 @@ fn escape_json(text: &str) -> String {
     out
 }
 
-/// Control characters, marks that change the direction of text, and characters without width.
+/// Control characters, separators that end a line for some readers only, marks that change the direction of
+/// text, and characters without width.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -216,7 +217,7 @@ fn is_hidden(c: char) -> bool {
                 | '\u{61C}'
                 | '\u{180E}'
                 | '\u{200B}'..='\u{200F}'
-                | '\u{202A}'..='\u{202E}'
+                | '\u{2028}'..='\u{202E}'
                 | '\u{2060}'..='\u{206F}'
                 | '\u{FEFF}'
                 | '\u{E0000}'..='\u{E007F}'
@@ -249,9 +250,9 @@ mod tests {
 
     #[test]
     fn json_stays_json_and_hides_nothing() {
-        let value = "a\u{9b}\u{202e}\u{e0041}\u{1b}\n職";
+        let value = "a\u{9b}\u{2028}\u{202e}\u{e0041}\u{1b}\n職";
         let text = escape_json(&format!("{}\n", serde_json::to_string(value).unwrap()));
-        assert_eq!(text, "\"a\\u009b\\u202e\\udb40\\udc41\\u001b\\n職\"\n");
+        assert_eq!(text, "\"a\\u009b\\u2028\\u202e\\udb40\\udc41\\u001b\\n職\"\n");
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), value);
     }
 

@@ -43,12 +43,13 @@ pub(crate) struct Launch {
 }
 
 /// The server that a command uses.
-#[derive(Debug)]
 pub(crate) struct Attached {
     /// Its address.
     pub(crate) url: String,
     /// It was started by this command, as [`Launch`] says.
     pub(crate) launched: bool,
+    /// Another command's server stays as long as this connection, which says nothing.
+    _presence: Option<(Client, Events)>,
 }
 
 impl Attached {
@@ -125,7 +126,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 
 async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, Option<Owned>)> {
     if let Some(url) = &context.globals.server {
-        return Ok((Attached { url: url.clone(), launched: false }, None));
+        return Ok((Attached { url: url.clone(), launched: false, _presence: None }, None));
     }
     let dir = DataDir::open(context.globals.data_dir.as_deref())?;
     let deadline = Instant::now() + DISCOVERY_TIMEOUT;
@@ -133,13 +134,19 @@ async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, 
         if let Some(lock) = Lock::take(&dir)? {
             let config = in_process(&dir, launch)?;
             let owned = Owned::start(&dir, lock, config).await?;
-            return Ok((Attached { url: owned.url().to_owned(), launched: true }, Some(owned)));
+            let attached = Attached { url: owned.url().to_owned(), launched: true, _presence: None };
+            return Ok((attached, Some(owned)));
         }
         let found = Discovery::read(&dir);
         if let Some(found) = &found
             && found.answers().await
         {
-            return Ok((Attached { url: found.url.clone(), launched: false }, None));
+            let config = ClientConfig { url: found.url.clone(), reconnect: Reconnect::Never };
+            // A server that is just stopping refuses, and soon lets go of the lock.
+            if let Ok(Ok(presence)) = tokio::time::timeout_at(deadline, Client::connect(config)).await {
+                let url = found.url.clone();
+                return Ok((Attached { url, launched: false, _presence: Some(presence) }, None));
+            }
         }
         if Instant::now() >= deadline {
             return Err(unanswered(&dir, found.as_ref()).into());
@@ -271,9 +278,11 @@ impl Owned {
             context
                 .out
                 .warn("other terminals use this server; it stops with the last of them, or with Ctrl-C");
+        }
+        while !self.running.close_if_unused() {
             tokio::select! {
                 _ = connections.wait_for(|count| *count == 0) => {}
-                () = signals.next() => {}
+                () = signals.next() => break,
             }
         }
         drop(connections);

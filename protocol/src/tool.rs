@@ -1,7 +1,7 @@
 //! Tools on the wire: a running call, its result, and the tools that a client runs.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approval::Risk;
@@ -91,10 +91,27 @@ pub struct McpCall {
 pub struct McpResult {
     /// The call.
     pub tool_call_id: ToolCallId,
-    /// Any JSON; what is not text reaches the model as JSON text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Any JSON, null too; what is not text reaches the model as JSON text.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,
+}
+
+/// Reads a field that is there, so that null is a value and not an absence.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_null_is_a_result() {
+        let read = |text: &str| serde_json::from_str::<McpResult>(text).unwrap().result;
+        assert_eq!(read(r#"{"toolCallId":"c","result":null}"#), Some(Value::Null));
+        assert_eq!(read(r#"{"toolCallId":"c"}"#), None);
+    }
 }

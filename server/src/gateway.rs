@@ -27,6 +27,7 @@ use tns_protocol::{MAX_MESSAGE_BYTES, MAX_SMALL_MESSAGE_BYTES};
 use tns_server_core::session::registry::Registry;
 use tns_server_core::session::{ConnectionId, SessionDeps};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use accept::Acceptor;
 pub(crate) use door::Door;
@@ -44,6 +45,8 @@ pub(crate) struct Gateway {
     pub(crate) engine: EngineLabel,
     pub(crate) started: Instant,
     pub(crate) draining: AtomicBool,
+    /// Fires when `/chat` connections are to be closed: every turn has ended by then.
+    pub(crate) closing: CancellationToken,
     /// `/chat` connections.
     pub(crate) connections: watch::Sender<usize>,
     next_connection: AtomicU64,
@@ -71,6 +74,7 @@ impl Gateway {
             engine,
             started: Instant::now(),
             draining: AtomicBool::new(false),
+            closing: CancellationToken::new(),
             connections: watch::Sender::new(0),
             next_connection: AtomicU64::new(1),
             last_activity: AtomicU64::new(0),

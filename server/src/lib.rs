@@ -196,6 +196,17 @@ impl RunningServer {
         }
     }
 
+    /// Takes no more `/chat` connections if none is open, and says whether that is so. One that comes at the
+    /// same moment is either counted or refused.
+    pub fn close_if_unused(&self) -> bool {
+        self.gateway.draining.store(true, Ordering::SeqCst);
+        let unused = *self.gateway.connections.borrow() == 0;
+        if !unused {
+            self.gateway.draining.store(false, Ordering::SeqCst);
+        }
+        unused
+    }
+
     /// Takes no new connections, lets running turns end for a short while, cancels the rest, and stores
     /// their ends. Takes at most five seconds.
     pub async fn shutdown(mut self) {
@@ -209,7 +220,12 @@ impl RunningServer {
         let _ = tokio::time::timeout(DRAIN, drained).await;
         let last = async {
             self.gateway.registry.shutdown().await;
-            self.acceptor.stop().await;
+            // Connections to `/chat` left the acceptor's sight when they were upgraded. What their turns said
+            // at the end is still written to them.
+            self.gateway.closing.cancel();
+            let mut connections = self.gateway.connections.subscribe();
+            let (closed, ()) = tokio::join!(connections.wait_for(|count| *count == 0), self.acceptor.stop());
+            drop(closed);
         };
         // A connection that does not close in time is dropped.
         let _ = tokio::time::timeout(LAST_CALL, last).await;

@@ -7,11 +7,7 @@ use tns_server_core::engine::EngineErrorKind;
 use tns_server_core::scripted::{Beat, Gate, Script, call};
 use tns_tests::socket::{text, types};
 
-use crate::start;
-
-fn say(text: &str) -> Beat {
-    Beat::Text(text.to_owned())
-}
+use crate::{say, start};
 
 #[tokio::test]
 async fn a_reply_streams_between_thinking_and_idle_and_ends_with_done() {
@@ -88,7 +84,7 @@ async fn cancel_with_nothing_running_does_nothing() {
     socket.chat("s", "hi").await;
     socket.until("done").await;
     socket.send("s", "cancel", json!({})).await;
-    assert_eq!(socket.drain().await, [] as [serde_json::Value; 0]);
+    assert_eq!(socket.settle("s").await, [] as [serde_json::Value; 0]);
 }
 
 #[tokio::test]
@@ -100,7 +96,7 @@ async fn a_message_during_a_reply_waits_for_its_own_turn() {
     one.chat("s", "A").await;
     one.expect("token").await;
     two.chat("s", "B").await;
-    two.drain().await;
+    two.settle("s").await;
     gate.open();
     let first = one.until("done").await;
     assert_eq!(types(&first), ["agent_state", "done"]);
@@ -121,7 +117,7 @@ async fn the_queue_is_bounded() {
     for at in 0..=tns_server_core::session::MAX_QUEUED {
         socket.chat("s", &format!("m{at}")).await;
     }
-    assert!(socket.drain().await.iter().all(|event| event["type"] != "error"));
+    assert!(socket.settle("s").await.iter().all(|event| event["type"] != "error"));
     socket.chat("s", "one too many").await;
     assert_eq!(socket.expect("error").await["code"], "QUEUE_FULL");
 }
@@ -135,7 +131,7 @@ async fn the_same_client_message_id_starts_no_second_turn() {
     socket.send("s", "chat", chat.clone()).await;
     socket.until("done").await;
     socket.send("s", "chat", chat).await;
-    assert_eq!(socket.drain().await, [] as [serde_json::Value; 0]);
+    assert_eq!(socket.settle("s").await, [] as [serde_json::Value; 0]);
     socket.chat("s", "another").await;
     assert_eq!(text(&socket.until("done").await), "twice");
     assert_eq!(server.rest().session(&tns_tests::session("s")).await.unwrap().head_seq, 6);

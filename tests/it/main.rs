@@ -1,8 +1,16 @@
 //! The in-process integration tests: the real server on a free port, a scripted engine, real sockets.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "these are tests")]
+
 mod approval;
+mod autonomy;
+mod cancel;
 mod chat;
+mod client_tools;
 mod door;
+mod edited;
+mod frames;
+mod grants;
 mod history;
 mod knowledge;
 mod limits;
@@ -10,9 +18,11 @@ mod provider;
 mod rest;
 mod storage;
 mod team;
+mod tidy;
 mod tools;
 
-use tns_server_core::scripted::Script;
+use serde_json::{Value, json};
+use tns_server_core::scripted::{Beat, Script, call};
 use tns_tests::{Setup, TestServer};
 
 /// Returns a set-up whose engine plays `script`.
@@ -23,4 +33,24 @@ fn setup(script: Script) -> Setup {
 /// Starts a server whose engine plays `script`.
 async fn start(script: Script) -> TestServer {
     TestServer::start(&setup(script)).await
+}
+
+/// A beat that writes a piece of text.
+fn say(text: &str) -> Beat {
+    Beat::Text(text.to_owned())
+}
+
+/// A beat that writes a file; it asks at every level but FULL_AUTO.
+fn write_file(path: &str, content: &str) -> Beat {
+    call("file_write", json!({ "path": path, "content": content }))
+}
+
+/// A beat that runs a shell line.
+fn shell(command: &str) -> Beat {
+    call("shell", json!({ "command": command }))
+}
+
+/// Returns the call that an event is about.
+fn call_id(event: &Value) -> &str {
+    event["toolCallId"].as_str().unwrap_or_else(|| panic!("no toolCallId in {event}"))
 }

@@ -1,1 +1,15 @@
-//! placeholder
+//! The tests that run the real binary as a process of its own: what a newcomer, a script, a terminal, another
+//! program and a crash see. What one function or one server in this process can show is tested there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "this crate is test code")]
+
+mod binary;
+mod crash;
+mod failure;
+mod newcomer;
+mod node;
+mod pty;
+mod script;
+mod serve;
+mod sharing;
+mod terminal;

@@ -1,9 +1,11 @@
 //! What the tests share: a real server with a scripted engine, a bare socket that sends and expects
-//! JSON, a local model server, and the suite that every store passes.
+//! JSON, plain HTTP, a local model server, and the suite that every store passes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "this crate is test code")]
 
+pub mod http;
 pub mod provider;
+pub mod slow_store;
 pub mod socket;
 pub mod store_suite;
 
@@ -14,21 +16,24 @@ use tempfile::TempDir;
 use tns_client::Rest;
 use tns_protocol::SessionId;
 use tns_server::{EngineLabel, ExecHelper, Parts, RunningServer, Server, ServerConfig, TurnLimits};
-use tns_server_core::engine::Engines;
+use tns_server_core::engine::{Engines, StepRequest};
 use tns_server_core::memory::MemoryStore;
+use tns_server_core::message::{Note, Part, ToolResult};
 use tns_server_core::scripted::{SCRIPTED, Script, ScriptedEngines};
 use tns_server_core::store::{DocumentStore, Store};
 use tns_server_knowledge::KnowledgeEngine;
 
 pub use socket::Socket;
 
-/// How a test's server is set up.
+/// How a test's server is set up. Servers of one set-up share its store and its folder.
 #[derive(Clone)]
 pub struct Setup {
     /// What its engine plays.
     pub script: Script,
     /// What it stores in, to look at or to start another server over.
     pub store: Arc<MemoryStore>,
+    /// The folder that its tools work in, removed with the last one who holds it.
+    pub workspace: Arc<TempDir>,
     /// FULL_AUTO may be set.
     pub unsandboxed: bool,
     /// What a turn may use.
@@ -45,6 +50,7 @@ impl Setup {
         Self {
             script,
             store: Arc::new(MemoryStore::new()),
+            workspace: Arc::new(TempDir::new().unwrap()),
             unsandboxed: true,
             limits: TurnLimits::default(),
             known_providers: &["ollama"],
@@ -53,11 +59,11 @@ impl Setup {
     }
 }
 
-/// A real server on a free port of loopback. Its workspace is a folder of its own, removed at the end.
+/// A real server on a free port of loopback.
 pub struct TestServer {
     running: Option<RunningServer>,
     url: String,
-    workspace: TempDir,
+    workspace: Arc<TempDir>,
 }
 
 impl TestServer {
@@ -68,20 +74,34 @@ impl TestServer {
 
     /// Starts a server with a scripted engine over a given store.
     pub async fn start_over(setup: &Setup, store: Arc<dyn Store>, documents: Arc<dyn DocumentStore>) -> Self {
-        let engines: Arc<dyn Engines> =
-            Arc::new(ScriptedEngines::new(setup.script.clone(), setup.known_providers));
+        let engines = Arc::new(ScriptedEngines::new(setup.script.clone(), setup.known_providers));
+        Self::start_parts(setup, store, documents, engines, SCRIPTED).await
+    }
+
+    /// Starts a server with given engines; `provider` is the default one's name.
+    pub async fn start_engines(setup: &Setup, engines: Arc<dyn Engines>, provider: &str) -> Self {
+        Self::start_parts(setup, setup.store.clone(), setup.store.clone(), engines, provider).await
+    }
+
+    async fn start_parts(
+        setup: &Setup,
+        store: Arc<dyn Store>,
+        documents: Arc<dyn DocumentStore>,
+        engines: Arc<dyn Engines>,
+        provider: &str,
+    ) -> Self {
         let parts = Parts {
             store,
             knowledge: Arc::new(KnowledgeEngine::open(None, documents.clone())),
             documents,
             engines,
             engine: EngineLabel {
-                provider: SCRIPTED.into(),
+                provider: provider.into(),
                 model: "script".into(),
                 reason: "a test".into(),
             },
         };
-        let workspace = TempDir::new().unwrap();
+        let workspace = setup.workspace.clone();
         let helper = ExecHelper { program: setup.exec_helper.clone(), args: Vec::new() };
         let mut config = ServerConfig::new(workspace.path().into(), workspace.path().into(), helper);
         config.unsandboxed = setup.unsandboxed;
@@ -129,4 +149,26 @@ impl TestServer {
 /// Makes a session id.
 pub fn session(id: &str) -> SessionId {
     SessionId::parse(id).unwrap()
+}
+
+/// Returns the tool results that a model was shown, oldest first.
+pub fn results(request: &StepRequest) -> Vec<&ToolResult> {
+    let parts = request.messages.iter().flat_map(|message| &message.parts);
+    parts
+        .filter_map(|part| match part {
+            Part::ToolResult(result) => Some(result),
+            Part::Text(_) | Part::Image(_) | Part::ToolCall(_) | Part::Note(_) => None,
+        })
+        .collect()
+}
+
+/// Returns the notes that a model was shown, oldest first.
+pub fn notes(request: &StepRequest) -> Vec<&Note> {
+    let parts = request.messages.iter().flat_map(|message| &message.parts);
+    parts
+        .filter_map(|part| match part {
+            Part::Note(note) => Some(note),
+            Part::Text(_) | Part::Image(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+        })
+        .collect()
 }

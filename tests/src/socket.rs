@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, client_async, connect_async};
 
 /// How long an expected event may take: far above what it takes, so that a slow machine fails nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,6 +23,14 @@ impl Socket {
     pub async fn connect(address: &str) -> Self {
         let (inner, _) =
             connect_async(format!("ws://{address}/chat")).await.expect("the server takes the socket");
+        Self { inner }
+    }
+
+    /// Opens `/chat` of `HOST:PORT` over a connection that is made already.
+    pub async fn over(stream: TcpStream, address: &str) -> Self {
+        let stream = MaybeTlsStream::Plain(stream);
+        let (inner, _) =
+            client_async(format!("ws://{address}/chat"), stream).await.expect("the server takes it");
         Self { inner }
     }
 
@@ -83,19 +91,32 @@ impl Socket {
         self.until(type_name).await.pop().unwrap()
     }
 
-    /// Waits for the server's pong to a ping: everything that it had to say before has come by then.
-    /// Returns those events.
-    pub async fn drain(&mut self) -> Vec<Value> {
-        self.send_message(Message::Ping(b"drain".to_vec().into())).await;
-        let mut events = Vec::new();
-        loop {
-            let message = timeout(PATIENCE, self.inner.next()).await.expect("a pong in time");
-            match message.expect("the socket is open").expect("a readable frame") {
-                Message::Text(text) => events.push(serde_json::from_str(&text).expect("JSON")),
-                Message::Pong(_) => return events,
-                _ => {}
-            }
-        }
+    /// Joins a session, and returns what waited there.
+    pub async fn join(&mut self, session: &str) -> Vec<Value> {
+        self.settle(session).await
+    }
+
+    /// Asks the session something and waits for its answer: it has taken every earlier request of this
+    /// connection by then. Returns what came before.
+    pub async fn settle(&mut self, session: &str) -> Vec<Value> {
+        self.send(session, "kb_list", json!({})).await;
+        let mut events = self.until("kb_list_result").await;
+        events.pop();
+        events
+    }
+
+    /// Returns the code of the next error.
+    pub async fn error_code(&mut self) -> String {
+        self.expect("error").await["code"].as_str().expect("a code").to_owned()
+    }
+
+    /// Sends a ping and expects its pong as the next frame. The pong may overtake events, so this says
+    /// nothing about them.
+    pub async fn ping(&mut self, payload: &[u8]) {
+        self.send_message(Message::Ping(payload.to_vec().into())).await;
+        let pong = timeout(PATIENCE, self.inner.next()).await.expect("a pong in time");
+        let pong = pong.expect("the socket is open").expect("a readable frame");
+        assert_eq!(pong, Message::Pong(payload.to_vec().into()));
     }
 
     /// Reads until the server closes, and returns its close frame, if it sent one.
@@ -120,6 +141,11 @@ impl Socket {
 pub fn text(events: &[Value]) -> String {
     let pieces = events.iter().filter(|event| event["type"] == "token");
     pieces.map(|event| event["content"].as_str().unwrap()).collect()
+}
+
+/// Returns the events of one type.
+pub fn of_type<'a>(events: &'a [Value], type_name: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["type"] == type_name).collect()
 }
 
 /// Returns the types of events, in order, runs of `token` as one.

@@ -4,8 +4,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -292,11 +293,14 @@ fn folder_of_format(folder: &Path) -> PathBuf {
     folder.join(format!("v{FORMAT}"))
 }
 
+/// The mode of the index's folders: for their owner only, whatever the modes of the files in them.
+const OWNER_ONLY: u32 = 0o700;
+
 /// Makes the folder of this format and removes those of older ones.
 fn prepare(folder: &Path) -> io::Result<PathBuf> {
     let own = folder_of_format(folder);
     if !own.is_dir() {
-        fs::create_dir_all(&own)?;
+        DirBuilder::new().recursive(true).mode(OWNER_ONLY).create(&own)?;
         for older in
             (0..FORMAT).map(|format| folder.join(format!("v{format}"))).filter(|older| older.is_dir())
         {

@@ -31,6 +31,8 @@ const TRANSPORT_BYTES: usize = MAX_MESSAGE_BYTES + (1 << 20);
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// How long the peer may take to answer a close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
+/// The same when the server stops, which waits for it.
+const STOP_WAIT: Duration = Duration::from_millis(250);
 /// Messages a second that a connection may send, and how many at once. Over it: `LIMIT`, then close.
 const MESSAGES_PER_SECOND: f64 = 50.0;
 /// Messages that may come at once.
@@ -40,9 +42,16 @@ pub(crate) const MAX_CONNECTIONS: usize = 1_024;
 
 /// Answers the upgrade to `/chat`.
 pub(super) async fn upgrade(State(gateway): State<Arc<Gateway>>, upgrade: WebSocketUpgrade) -> Response {
-    if *gateway.connections.borrow() >= MAX_CONNECTIONS {
-        let message = format!("{MAX_CONNECTIONS} connections are open already");
-        return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Limit, message).into_response();
+    // Counted before it looks: whoever stops an unused server sees this one, or is seen.
+    let counted = Counted::new(gateway.clone());
+    let refused = |message: String| {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Limit, message).into_response()
+    };
+    if *gateway.connections.borrow() > MAX_CONNECTIONS {
+        return refused(format!("{MAX_CONNECTIONS} connections are open already"));
+    }
+    if gateway.draining.load(Ordering::SeqCst) {
+        return refused("the server is stopping".to_owned());
     }
     upgrade
         .read_buffer_size(READ_BUFFER)
@@ -50,7 +59,7 @@ pub(super) async fn upgrade(State(gateway): State<Arc<Gateway>>, upgrade: WebSoc
         .max_write_buffer_size(MAX_WRITE_BUFFER)
         .max_frame_size(TRANSPORT_BYTES)
         .max_message_size(TRANSPORT_BYTES)
-        .on_upgrade(|socket| Box::pin(serve(socket, gateway)))
+        .on_upgrade(|socket| Box::pin(serve(socket, gateway, counted)))
 }
 
 /// Counts a connection while it lives.
@@ -69,8 +78,8 @@ impl Drop for Counted {
     }
 }
 
-async fn serve(socket: WebSocket, gateway: Arc<Gateway>) {
-    let _counted = Counted::new(gateway.clone());
+async fn serve(socket: WebSocket, gateway: Arc<Gateway>, _counted: Counted) {
+    let stopping = gateway.closing.clone();
     let outbox = Arc::new(Outbox::default());
     let mut dispatcher = Dispatcher::new(gateway, outbox.clone());
     let seen = Seen::new();
@@ -86,6 +95,10 @@ async fn serve(socket: WebSocket, gateway: Arc<Gateway>) {
                 timeout(CLOSE_WAIT, &mut write).await.unwrap_or(Closing::Gone)
             }
             closing = &mut write => closing,
+            () = stopping.cancelled() => {
+                outbox.close(close_code::AWAY, "the server stops");
+                timeout(CLOSE_WAIT, &mut write).await.unwrap_or(Closing::Gone)
+            }
         }
     };
     dispatcher.leave().await;
@@ -93,7 +106,7 @@ async fn serve(socket: WebSocket, gateway: Arc<Gateway>) {
         // The peer answers the close; what else it sends is not read any more.
         let drain = async { while let Some(Ok(_)) = stream.next().await {} };
         // A peer that does not answer in time is dropped.
-        let _ = timeout(CLOSE_WAIT, drain).await;
+        let _ = timeout(if stopping.is_cancelled() { STOP_WAIT } else { CLOSE_WAIT }, drain).await;
     }
 }
 
@@ -143,7 +156,8 @@ async fn read_loop(
         match decode_client(&text) {
             Ok(frame) => {
                 drop(text);
-                dispatcher.dispatch(frame).await;
+                // Boxed: it is large, and most of a connection's life nothing is dispatched.
+                Box::pin(dispatcher.dispatch(frame)).await;
             }
             Err(error) => {
                 dispatcher.refuse(

@@ -1,12 +1,15 @@
 //! The floor: a `chat` event in over WebSocket, the model's stream out as `token` events. No history, no
 //! storage, no tools, nothing checked. What a server with sessions costs is what it takes beyond this.
 
+use std::borrow::Cow;
+
 use anyhow::Result;
 use axum::Router;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::routing::get;
 use futures_util::{SinkExt, StreamExt};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::net::TcpListener;
 
 /// Read and write buffer of a connection, in bytes.
@@ -41,9 +44,9 @@ pub(crate) async fn run(model: u16) -> Result<()> {
 async fn serve(mut socket: WebSocket, client: reqwest::Client, model: u16) -> Result<()> {
     while let Some(Ok(message)) = socket.next().await {
         let Message::Text(text) = message else { continue };
-        let chat: Value = serde_json::from_str(&text)?;
+        let chat: Chat<'_> = serde_json::from_str(&text)?;
         let body = json!({ "model": "bench", "stream": true,
-            "messages": [{ "role": "user", "content": chat["message"] }] });
+            "messages": [{ "role": "user", "content": chat.message }] });
         let url = format!("http://127.0.0.1:{model}/v1/chat/completions");
         let mut stream = client.post(url).body(body.to_string()).send().await?.bytes_stream();
         let mut buffer = Vec::new();
@@ -54,9 +57,14 @@ async fn serve(mut socket: WebSocket, client: reqwest::Client, model: u16) -> Re
                 let line = &buffer[at..at + length];
                 at += length + 1;
                 if let Some(content) = content(line) {
-                    let event = json!({ "v": 1, "type": "token", "sessionId": chat["sessionId"],
-                        "agentId": "relay", "content": content });
-                    socket.feed(Message::Text(event.to_string().into())).await?;
+                    let event = Token {
+                        v: 1,
+                        r#type: "token",
+                        session_id: &chat.session_id,
+                        agent_id: "relay",
+                        content: &content,
+                    };
+                    socket.feed(Message::Text(serde_json::to_string(&event)?.into())).await?;
                 }
             }
             buffer.drain(..at);
@@ -67,8 +75,45 @@ async fn serve(mut socket: WebSocket, client: reqwest::Client, model: u16) -> Re
     Ok(())
 }
 
-fn content(line: &[u8]) -> Option<String> {
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chat<'a> {
+    #[serde(borrow)]
+    message: Cow<'a, str>,
+    #[serde(borrow)]
+    session_id: Cow<'a, str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Token<'a> {
+    v: u8,
+    r#type: &'a str,
+    session_id: &'a str,
+    agent_id: &'a str,
+    content: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    choices: Vec<Choice<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    delta: Delta<'a>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    content: Option<Cow<'a, str>>,
+}
+
+fn content(line: &[u8]) -> Option<Cow<'_, str>> {
     let data = line.strip_prefix(b"data: ")?;
-    let chunk: Value = serde_json::from_slice(data).ok()?;
-    chunk["choices"][0]["delta"]["content"].as_str().map(str::to_owned)
+    let chunk: Chunk<'_> = serde_json::from_slice(data).ok()?;
+    chunk.choices.into_iter().next()?.delta.content
 }

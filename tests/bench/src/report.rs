@@ -42,11 +42,13 @@ impl Report {
         ratio: f64,
         must: Option<Must>,
     ) {
+        eprintln!("{what}: {figure} beside {against}, ratio {ratio:.2}");
         self.rows.push(Row { what: what.to_owned(), figure, against, ratio: Some(ratio), must });
     }
 
     /// Adds a figure on its own.
     pub(crate) fn figure(&mut self, what: &str, figure: String) {
+        eprintln!("{what}: {figure}");
         self.rows.push(Row {
             what: what.to_owned(),
             figure,

@@ -1,3 +1,5 @@
+//! What the sanitiser lets through to a terminal.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Transitions of the screen: keys and events as values.
+
 use crossterm::event::KeyCode;
 use insta::assert_snapshot;
 use serde_json::json;

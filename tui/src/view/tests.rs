@@ -1,3 +1,5 @@
+//! The whole screen at its sizes.
+
 use crossterm::event::KeyCode;
 use insta::assert_snapshot;
 use serde_json::json;

@@ -21,6 +21,7 @@ use super::client_tools::ClientTools;
 use super::port::{Outgoing, Settings, TurnReport};
 use super::registry::{Ends, WeakHandle};
 use super::{ConnectionId, ReplyTo, SessionCommand, SessionDeps, SessionHandle, SessionIdentity};
+use crate::agent::Agent;
 use crate::approval::broker::Broker;
 use crate::engine::Engine;
 use crate::event::{Answer, Event, Published, Refusal, Subscriber};
@@ -59,7 +60,7 @@ pub(crate) struct Actor {
 /// The turn that runs.
 struct Running {
     turn: MessageId,
-    agent: AgentId,
+    agent: Arc<Agent>,
     reports: mpsc::Receiver<TurnReport>,
     cancel: CancellationToken,
     task: tokio::task::AbortHandle,
@@ -71,7 +72,7 @@ struct Running {
 enum Happened {
     Command(SessionCommand),
     Report(Option<TurnReport>),
-    Task(Option<turns::OpenedAgent>),
+    Task(Result<Option<turns::OpenedAgent>, tokio::task::JoinError>),
     ApprovalTimeout,
     Shutdown,
     Deserted,
@@ -129,17 +130,20 @@ impl Actor {
                 () = self.shutdown.cancelled(), if !stopping => Happened::Shutdown,
                 command = self.commands.recv(), if !stopping => command.map_or(Happened::Deserted, Happened::Command),
                 report = next_report(&mut self.running) => Happened::Report(report),
-                Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
-                    Happened::Task(ended.unwrap_or_default())
-                }
+                Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => Happened::Task(ended),
                 () = sleep_until(deadline), if deadline.is_some() => Happened::ApprovalTimeout,
             };
             match happened {
                 Happened::Command(command) => self.on_command(command).await,
                 Happened::Report(Some(report)) => self.on_report(report).await,
                 Happened::Report(None) => self.on_lost_turn().await,
-                Happened::Task(Some(opened)) => self.on_agent_opened(opened).await,
-                Happened::Task(None) => {}
+                Happened::Task(Ok(Some(opened))) => self.on_agent_opened(opened).await,
+                Happened::Task(Ok(None)) => {}
+                // A turn that was dropped; one that failed is noticed by its silence.
+                Happened::Task(Err(error)) if error.is_cancelled() => {}
+                Happened::Task(Err(error)) => {
+                    tracing::error!(session = %self.identity.id, %error, "a task panicked")
+                }
                 Happened::ApprovalTimeout => self.on_approval_timeout().await,
                 Happened::Shutdown => {
                     stopping = true;

@@ -23,6 +23,8 @@ use crate::tool::{Args, ArgumentCheck, Rating, Tool, ToolOutcome, ToolRun, Works
 const STOP_GRACE: Duration = Duration::from_millis(450);
 /// What the model reads of a call that nobody may answer for.
 const NOBODY: &str = "Nobody was there to approve the call in time.";
+/// What the model reads of a call that a cancel came before.
+pub(crate) const CANCELLED: &str = "The user cancelled the call.";
 
 /// What every call of a turn shares.
 #[derive(Clone)]
@@ -81,7 +83,15 @@ pub(crate) async fn authorize(
                     return Ok(Approved { class: rating.class, call, tool, audit: None });
                 }
                 Settled::Approved { edited: Some(args), by } => {
-                    let edited = rate(context, &tool, &args).await?;
+                    let edited = match rate(context, &tool, &args).await {
+                        Ok(edited) => edited,
+                        Err(problem) => {
+                            // The request is settled, so its record says how, or its prompt stays open.
+                            let audit = record(context, &call, &rating, AuditDecision::Rejected, by);
+                            context.port.emit(vec![Outgoing::durable(DurableEvent::Audited(audit))]).await;
+                            return Err(format!("The user edited the call so that it can't run: {problem}"));
+                        }
+                    };
                     if edited.class == RiskClass::Escalation {
                         let audit = record(context, &call, &edited, AuditDecision::Blocked, "server".into());
                         context.port.emit(vec![Outgoing::durable(DurableEvent::Audited(audit))]).await;
@@ -98,7 +108,7 @@ pub(crate) async fn authorize(
                     }
                 }
                 Settled::Rejected { reason } => return Err(reason),
-                Settled::Cancelled => return Err("The user cancelled the call.".into()),
+                Settled::Cancelled => return Err(CANCELLED.into()),
             }
         },
     }
@@ -160,7 +170,11 @@ pub(crate) async fn run(context: &CallContext, approved: Approved, stop: Cancell
     let events =
         audit.map(DurableEvent::Audited).into_iter().chain([started]).map(Outgoing::durable).collect();
     if !context.port.commit(events).await {
-        return not_run(&call, "The start of the call could not be stored, so it did not run.".into());
+        let reason = match context.cancel.is_cancelled() {
+            true => CANCELLED,
+            false => "The start of the call could not be stored, so it did not run.",
+        };
+        return not_run(&call, reason.to_owned());
     }
     let limit = tool.limit().unwrap_or(context.limits.tool);
     let began = Instant::now();
@@ -199,7 +213,7 @@ async fn run_within(
     });
     let reason = tokio::select! {
         outcome = &mut running => return outcome,
-        () = stop.cancelled() => "The user cancelled the call.".to_owned(),
+        () = stop.cancelled() => CANCELLED.to_owned(),
         () = tokio::time::sleep(limit) => format!("The call ran longer than its limit of {} s.", limit.as_secs_f32()),
     };
     ends.cancel();

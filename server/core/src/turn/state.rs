@@ -8,6 +8,7 @@ use tns_protocol::ToolCallId;
 use tns_protocol::approval::RiskClass;
 use tns_protocol::chat::{StopReason, Usage};
 
+use super::calls::CANCELLED;
 use crate::engine::{EngineError, StepOutcome, StepStop};
 use crate::message::{Part, ToolCall, ToolResult};
 
@@ -278,8 +279,7 @@ impl TurnState {
         for slot in &mut self.slots {
             match slot.phase {
                 Phase::Waiting | Phase::Deciding | Phase::Ready { .. } => {
-                    slot.phase =
-                        Phase::Finished(not_run(&slot.call, "The user cancelled the call.".to_owned()));
+                    slot.phase = Phase::Finished(not_run(&slot.call, CANCELLED.to_owned()));
                 }
                 Phase::Running { .. } => effects.push(TurnEffect::StopTool(slot.call.id.clone())),
                 Phase::Finished(_) => {}

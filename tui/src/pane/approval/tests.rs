@@ -1,3 +1,5 @@
+//! The approval prompt: its keys, its text and its looks.
+
 use insta::assert_snapshot;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

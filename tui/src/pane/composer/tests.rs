@@ -1,3 +1,5 @@
+//! The composer: editing, history, paste and its looks.
+
 use insta::assert_snapshot;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -1,3 +1,5 @@
+//! The status line at its sizes.
+
 use insta::assert_snapshot;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -1,3 +1,5 @@
+//! The transcript: layout, scrolling, streaming and its looks.
+
 use insta::assert_snapshot;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -126,7 +126,7 @@ impl Actor {
         }
     }
 
-    fn team_updated(&self, next: &SessionState) -> Outgoing {
+    pub(super) fn team_updated(&self, next: &SessionState) -> Outgoing {
         let team = TeamUpdated { agents: next.agents.clone(), tools: self.tool_names() };
         Outgoing::durable(DurableEvent::TeamUpdated(team))
     }
@@ -341,7 +341,7 @@ impl Actor {
             head_seq: self.head_seq,
             autonomy: self.state.autonomy,
             agents: self.state.agents.clone(),
-            thinking: self.running.as_ref().map(|running| running.agent.clone()),
+            thinking: self.running.as_ref().map(|running| running.agent.id.clone()),
             tools: self.tool_names(),
             pending: self.broker.iter().map(|pending| pending.request.clone()).collect(),
             accepts_images: first.is_some_and(|engine| engine.accepts_images()),
@@ -351,8 +351,8 @@ impl Actor {
 
 fn rejection(reason: Option<&str>) -> String {
     match reason.map(str::trim).filter(|reason| !reason.is_empty()) {
-        Some(reason) => format!("The user rejected the call: {reason}"),
-        None => "The user rejected the call.".to_owned(),
+        Some(reason) => format!("The call was rejected: {reason}"),
+        None => "The call was rejected.".to_owned(),
     }
 }
 
@@ -370,7 +370,8 @@ fn resolved(
     }))
 }
 
-fn audit(request: &ApprovalRequest, decision: AuditDecision, by: &str) -> Outgoing {
+/// Makes the record of how a waiting call was settled, now.
+pub(super) fn audit(request: &ApprovalRequest, decision: AuditDecision, by: &str) -> Outgoing {
     Outgoing::durable(DurableEvent::Audited(AuditRecord {
         call: request.call.clone(),
         agent: request.agent.clone(),

@@ -8,6 +8,7 @@ use tns_protocol::chat::Usage;
 use tns_protocol::{AgentId, ErrorCode, MessageId};
 use tokio_util::sync::CancellationToken;
 
+use super::commands::audit;
 use super::{Actor, Running, answer_event, store_code};
 use crate::agent::{Agent, NewAgent};
 use crate::approval::broker::Settled;
@@ -17,7 +18,7 @@ use crate::history;
 use crate::session::port::{Outgoing, TurnPort, TurnReport};
 use crate::session::{ChatCommand, MAX_QUEUED, ReplyTo};
 use crate::store::{Condition, OpenTurn, SessionState, StoreError};
-use crate::turn::calls::CallContext;
+use crate::turn::calls::{CANCELLED, CallContext};
 use crate::turn::driver::{TurnTask, message_id};
 use crate::turn::state::TurnEnd;
 
@@ -178,11 +179,11 @@ impl Actor {
             None
         });
         let _counted = Counted::new(self.turns.clone());
-        self.running = Some(Running { turn, agent: agent.id.clone(), reports, cancel, task, _counted });
+        self.running = Some(Running { turn, agent, reports, cancel, task, _counted });
     }
 
     /// Ends the running turn without a word: its begin was not stored, or its store failed.
-    fn drop_running(&mut self) -> Option<(MessageId, AgentId)> {
+    fn drop_running(&mut self) -> Option<(MessageId, Arc<Agent>)> {
         let running = self.running.take()?;
         running.task.abort();
         drop(self.broker.take_all());
@@ -190,13 +191,24 @@ impl Actor {
     }
 
     pub(super) async fn on_report(&mut self, report: TurnReport) {
+        // What a turn wanted before it heard of its cancel: no call is asked about or begun any more.
+        let cancelled = self.running.as_ref().is_some_and(|running| running.cancel.is_cancelled());
         match report {
+            TurnReport::Emit { stored: Some(stored), .. } if cancelled => drop(stored.send(false)),
             TurnReport::Emit { events, stored } => {
                 let done = self.emit(events).await;
                 if let Some(stored) = stored {
                     // The turn may have been dropped.
                     let _ = stored.send(done);
                 }
+            }
+            TurnReport::Ask { request, reply } if cancelled => {
+                let turn = self.running.as_ref().map(|running| running.turn.clone());
+                let record = audit(&request, AuditDecision::Cancelled, "user");
+                if let Err(error) = self.commit(turn.as_ref(), vec![record], None, None).await {
+                    tracing::warn!(session = %self.identity.id, %error, "a cancelled call is not recorded");
+                }
+                drop(reply.send(Settled::Cancelled));
             }
             TurnReport::Ask { request, reply } => {
                 if !self.broker.has_room() {
@@ -216,6 +228,9 @@ impl Actor {
                     Err(error) => self.fail_turn(&error).await,
                 }
             }
+            TurnReport::CallClient { reply, .. } if cancelled => {
+                drop(reply.send(Err(CANCELLED.to_owned())));
+            }
             TurnReport::CallClient { call, tool, args, reply } => {
                 let Some(subscriber) = self.connections.get(&tool.connection).cloned() else {
                     return drop(reply.send(Err("The client that runs this tool has left.".to_owned())));
@@ -225,10 +240,26 @@ impl Actor {
                 self.client_tools.wait(call, tool.connection, reply);
                 subscriber.deliver(&[answer_event(&self.identity, None, answer)]);
             }
-            TurnReport::Engine { agent, engine: Some(engine) } => drop(self.engines.insert(agent, engine)),
+            TurnReport::Engine { agent, engine: Some(engine) } => self.on_engine(agent, engine).await,
             TurnReport::Engine { agent, engine: None } => drop(self.engines.remove(&agent)),
             TurnReport::End { events, end } => self.on_end(events, end).await,
         }
+    }
+
+    /// An agent's engine was opened; the roster names its model, which may be another than before.
+    async fn on_engine(&mut self, id: AgentId, engine: Arc<dyn Engine>) {
+        let mut next = self.state.clone();
+        if let Some(agent) = next.agents.iter_mut().find(|agent| agent.id == id)
+            && (agent.provider != engine.provider() || agent.model != engine.model())
+        {
+            agent.provider = engine.provider().to_owned();
+            agent.model = engine.model().to_owned();
+            let events = vec![self.team_updated(&next)];
+            if let Err(error) = self.commit(None, events, Some(next), None).await {
+                tracing::warn!(session = %self.identity.id, %error, "the change of an engine is not stored");
+            }
+        }
+        self.engines.insert(id, engine);
     }
 
     async fn emit(&mut self, events: Vec<Outgoing>) -> bool {
@@ -254,9 +285,7 @@ impl Actor {
         drop(self.broker.take_all());
         let mut next = self.state.clone();
         next.open_turns.retain(|turn| turn.id != running.turn);
-        if let Some(agent) = self.state.agents.iter().find(|agent| agent.id == running.agent) {
-            events.push(thinking(&Arc::new(agent.clone()), false));
-        }
+        events.push(thinking(&running.agent, false));
         events.push(Outgoing::durable(ended(end)));
         if let Err(error) = self.commit(Some(&running.turn), events, Some(next), None).await {
             self.announce_failure(running.turn, &running.agent, &error).await;
@@ -274,7 +303,7 @@ impl Actor {
 
     pub(super) async fn on_cancel(&mut self, agent: Option<&AgentId>) {
         let Some(running) = &self.running else { return };
-        if agent.is_some_and(|agent| *agent != running.agent) {
+        if agent.is_some_and(|agent| *agent != running.agent.id) {
             return;
         }
         running.cancel.cancel();
@@ -289,15 +318,11 @@ impl Actor {
         }
     }
 
-    async fn announce_failure(&mut self, turn: MessageId, agent: &AgentId, error: &StoreError) {
+    async fn announce_failure(&mut self, turn: MessageId, agent: &Arc<Agent>, error: &StoreError) {
         tracing::error!(session = %self.identity.id, %turn, %error, "a turn could not be stored");
         self.unclosed.push(turn);
-        let mut events = Vec::new();
-        if let Some(agent) = self.state.agents.iter().find(|other| other.id == *agent) {
-            events.push(thinking(&Arc::new(agent.clone()), false));
-        }
         let failed = TurnFailed { code: store_code(error), message: error.to_string() };
-        events.push(Outgoing::Live(LiveEvent::Failed(failed)));
+        let events = vec![thinking(agent, false), Outgoing::Live(LiveEvent::Failed(failed))];
         // Live events need no store.
         drop(self.commit(None, events, None, None).await);
     }
