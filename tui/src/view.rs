@@ -129,8 +129,8 @@ fn draw_welcome(model: &Model, area: Rect, buffer: &mut Buffer) {
     if info.default_provider == "offline" {
         lines.push((
             Role::Warn,
-            "offline works without a key, but is no language model. For a better engine set \
-             ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama, then start tns again."
+            "offline works without a key, but is no language model. For a better engine start Ollama, \
+             or set a provider's key such as OPENAI_API_KEY, then start tns again."
                 .to_owned(),
         ));
     }
