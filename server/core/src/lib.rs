@@ -24,5 +24,6 @@ pub mod session;
 pub mod store;
 pub mod tool;
 pub mod turn;
+pub mod visible;
 
 pub use history::text_of;

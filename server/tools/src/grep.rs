@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::guard::Place;
 use crate::read::rate_reading;
-use crate::{args, blocking, guard, output, visible};
+use crate::{args, blocking, guard, output};
+use tns_server_core::visible;
 
 /// Longest pattern, in characters.
 const MAX_PATTERN_CHARS: usize = 2_000;

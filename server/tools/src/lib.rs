@@ -17,7 +17,6 @@ mod read;
 mod shell;
 #[cfg(test)]
 mod testing;
-mod visible;
 mod write;
 
 use std::ffi::OsString;

@@ -12,7 +12,8 @@ use serde_json::json;
 use tns_server_core::tool::{Args, Rating, Tool, ToolOutcome, ToolRun, ToolSpec, Workspace};
 
 use crate::read::rate_reading;
-use crate::{args, blocking, guard, output, visible};
+use crate::{args, blocking, guard, output};
+use tns_server_core::visible;
 
 /// Most entries that are shown.
 const MAX_ENTRIES: usize = 2_000;

@@ -12,7 +12,8 @@ use tns_server_core::tool::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{args, blocking, guard, output, visible};
+use crate::{args, blocking, guard, output};
+use tns_server_core::visible;
 
 /// Largest file that is read whole, in bytes; of a larger one lines may be asked for.
 const MAX_WHOLE_BYTES: u64 = MAX_OUTPUT_BYTES as u64;

@@ -19,7 +19,8 @@ use tns_protocol::approval::RiskClass;
 use tns_server_core::tool::{Args, Rating, Tool, ToolOutcome, ToolRun, ToolSpec, Workspace};
 
 use crate::guard::{Folder, Place};
-use crate::{args, blocking, guard, visible};
+use crate::{args, blocking, guard};
+use tns_server_core::visible;
 
 /// Largest content that is written, in bytes.
 const MAX_CONTENT_BYTES: usize = 5 << 20;

@@ -15,6 +15,7 @@ use super::port::TurnPort;
 use crate::event::Refusal;
 use crate::store::hex;
 use crate::tool::{Args, Rating, Tool, ToolOutcome, ToolRun, ToolSpec, Workspace};
+use crate::visible;
 
 /// Most client tools of a session.
 pub const MAX_CLIENT_TOOLS: usize = 256;
@@ -226,7 +227,7 @@ impl Tool for ProxyTool {
     }
 
     async fn rate(&self, args: &Args, _workspace: &Workspace) -> Rating {
-        let args = visible(&Value::Object(args.clone()).to_string());
+        let args = visible::one_line(&Value::Object(args.clone()).to_string());
         let summary = format!("{} of the client's server {} with {args}", self.tool.name, self.tool.server);
         let reason = "the client runs this tool; what it does is not known here";
         Rating { pin: Some(self.tool.pin.clone()), ..Rating::new(RiskClass::Unknown, reason, summary) }
@@ -242,23 +243,6 @@ impl Tool for ProxyTool {
             () = run.cancel.cancelled() => ToolOutcome::error("The client's tool did not answer in time."),
         }
     }
-}
-
-/// Makes characters visible that would hide what a summary says.
-fn visible(text: &str) -> String {
-    use std::fmt::Write as _;
-    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        let hidden = c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e01ef}');
-        if hidden {
-            // Writing into a String can't fail.
-            let _ = write!(out, "\\u{{{:X}}}", u32::from(c));
-        } else {
-            out.push(c);
-        }
-        out
-    })
 }
 
 #[cfg(test)]

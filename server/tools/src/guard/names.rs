@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::visible::is_hidden;
+use tns_server_core::visible::is_hidden;
 
 /// Folders whose whole content is secret.
 const SECRET_FOLDERS: &[&str] = &[

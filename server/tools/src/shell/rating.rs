@@ -12,7 +12,7 @@ mod words;
 use tns_protocol::approval::RiskClass;
 use tns_server_core::tool::Rating;
 
-use crate::visible;
+use tns_server_core::visible;
 use words::Lexed;
 
 /// Longest line that is looked at for being understood, in bytes; a longer one is `UNKNOWN` at least.

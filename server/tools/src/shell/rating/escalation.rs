@@ -3,7 +3,7 @@
 //! The text is made plainer in several ways that bash could also read it in, and each way is looked at: a
 //! word that any of them shows counts. A wrong guess here may only reject.
 
-use crate::visible::is_hidden;
+use tns_server_core::visible::is_hidden;
 
 /// Programs that change privilege: they count wherever they stand.
 const ANYWHERE: &[&str] = &[

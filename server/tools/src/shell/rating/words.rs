@@ -3,7 +3,7 @@
 //! Taken: words of printable ASCII, and quotes whose content stands for itself. Anything with a meaning of
 //! its own to bash (expansion, list, redirect, glob, comment, assignment, escape) makes the line opaque.
 
-use crate::visible::is_hidden;
+use tns_server_core::visible::is_hidden;
 
 /// What a line is.
 #[derive(Debug, Clone, PartialEq, Eq)]

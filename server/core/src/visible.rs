@@ -3,20 +3,20 @@
 
 /// A rendered text and what was done to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Visible {
+pub struct Visible {
     /// The text with `\u{…}` for each hidden or misleading character and `⏎` before each line break.
-    pub(crate) text: String,
+    pub text: String,
     /// How many characters were escaped; line breaks don't count.
-    pub(crate) escaped: usize,
+    pub escaped: usize,
     /// How many line breaks it holds.
-    pub(crate) line_breaks: usize,
+    pub line_breaks: usize,
 }
 
 /// The mark before a line break.
 const LINE_MARK: char = '⏎';
 
 /// Renders a text.
-pub(crate) fn render(text: &str) -> Visible {
+pub fn render(text: &str) -> Visible {
     let mut out = Visible { text: String::with_capacity(text.len()), escaped: 0, line_breaks: 0 };
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -33,7 +33,7 @@ pub(crate) fn render(text: &str) -> Visible {
 }
 
 /// Renders a name or other text that stands on one line: a line break is escaped too.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     render(text).text.replace("⏎\n", "\\u{A}")
 }
 
@@ -58,7 +58,7 @@ fn in_word(c: char) -> bool {
 ///
 /// `\n` and `\t` don't count. Ranges: Unicode's `Default_Ignorable_Code_Point`, `Bidi_Control`, controls and
 /// white space other than U+0020, plus the blank braille pattern.
-pub(crate) fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     if c.is_control() {
         return c != '\n' && c != '\t';
     }
