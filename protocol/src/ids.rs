@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Longest id that a client may choose, in bytes.
 pub const MAX_CHOSEN_ID_BYTES: usize = 128;
 /// Longest id that the server makes and a client sends back, in bytes.
-pub const MAX_SERVER_ID_BYTES: usize = 256;
+pub const MAX_SERVER_ID_BYTES: usize = 320;
 
 /// An id outside its charset or length.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,19 +104,19 @@ id!(
 );
 id!(
     /// Names a stored message; the id of the user's message names the turn that answers it.
-    MessageId, "messageId", is_server_id, "1 to 256 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
+    MessageId, "messageId", is_server_id, "1 to 320 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
 );
 id!(
     /// Names an agent of a session: `{name or role}-{8 hex digits}`; spaces are kept.
-    AgentId, "agentId", is_server_id, "1 to 256 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
+    AgentId, "agentId", is_server_id, "1 to 320 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
 );
 id!(
     /// Names one tool call for its whole life; unique in its session whichever agent made it.
-    ToolCallId, "toolCallId", is_server_id, "1 to 256 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
+    ToolCallId, "toolCallId", is_server_id, "1 to 320 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
 );
 id!(
     /// Names a document of a knowledge base; the same content in one collection has the same id.
-    DocumentId, "documentId", is_server_id, "1 to 256 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
+    DocumentId, "documentId", is_server_id, "1 to 320 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
 );
 
 /// Place of a durable event in its session: starts at 1, has no gaps.

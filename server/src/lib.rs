@@ -224,8 +224,9 @@ impl RunningServer {
             // at the end is still written to them.
             self.gateway.closing.cancel();
             let mut connections = self.gateway.connections.subscribe();
-            let (closed, ()) = tokio::join!(connections.wait_for(|count| *count == 0), self.acceptor.stop());
-            drop(closed);
+            // Let go at once: what is waited for holds the count's lock, which a connection that still comes needs.
+            let closed = async { drop(connections.wait_for(|count| *count == 0).await) };
+            tokio::join!(closed, self.acceptor.stop());
         };
         // A connection that does not close in time is dropped.
         let _ = tokio::time::timeout(LAST_CALL, last).await;

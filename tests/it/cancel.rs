@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tns_server_core::scripted::Script;
-use tns_tests::slow_store::SlowStore;
 use tns_tests::socket::{of_type, text, types};
+use tns_tests::troubled_store::TroubledStore;
 use tns_tests::{Socket, TestServer, results, session};
 
 use crate::{call_id, setup, shell, start, write_file};
@@ -105,7 +105,7 @@ async fn after_a_cancel_at_the_first_request_no_call_is_begun() {
     }
     // While one request is being stored, the others are on their way and the cancel overtakes them.
     let setup = setup(script);
-    let store = Arc::new(SlowStore::new(setup.store.clone(), Duration::from_millis(3)));
+    let store = Arc::new(TroubledStore::new(setup.store.clone(), Duration::from_millis(3)));
     let server = TestServer::start_over(&setup, store, setup.store.clone()).await;
     let mut socket = server.socket().await;
     for _ in 0..ROUNDS {

@@ -20,6 +20,7 @@ mod storage;
 mod team;
 mod tidy;
 mod tools;
+mod trouble;
 
 use serde_json::{Value, json};
 use tns_server_core::scripted::{Beat, Script, call};

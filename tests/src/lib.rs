@@ -5,9 +5,9 @@
 
 pub mod http;
 pub mod provider;
-pub mod slow_store;
 pub mod socket;
 pub mod store_suite;
+pub mod troubled_store;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

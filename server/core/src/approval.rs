@@ -85,6 +85,24 @@ pub struct AuditRecord {
     pub args_digest: String,
 }
 
+impl AuditRecord {
+    /// Makes the record of how a waiting call was settled, now.
+    pub(crate) fn of_request(request: &ApprovalRequest, decision: AuditDecision, by: &str) -> Self {
+        Self {
+            call: request.call.clone(),
+            agent: request.agent.clone(),
+            tool: request.tool.clone(),
+            class: request.class,
+            reasons: request.reasons.clone(),
+            decision,
+            by: by.to_owned(),
+            at: Timestamp::now(),
+            summary: request.summary.clone(),
+            args_digest: args_digest(&request.args),
+        }
+    }
+}
+
 /// Returns the SHA-256 of the arguments as canonical JSON (keys sorted, no spaces), in hex.
 pub fn args_digest(args: &Args) -> String {
     let mut text = String::new();

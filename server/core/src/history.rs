@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use tns_protocol::{MessageId, ToolCallId};
+use tns_protocol::{MessageId, Seq, ToolCallId};
 
 use crate::agent::Agent;
 use crate::event::{AssistantMessage, DurableEvent, EventKind, MessageOrigin, MessageStatus, UserMessage};
@@ -13,7 +13,7 @@ use crate::message::{ModelMessage, ModelRole, Native, Note, Part, ToolCall, Tool
 use crate::store::{EventQuery, MAX_PAGE_EVENTS, SessionKey, Store, StoreError, StoredEvent};
 
 /// The kinds of events that a conversation is made of.
-const CONVERSATION: &[EventKind] =
+pub(crate) const CONVERSATION: &[EventKind] =
     &[EventKind::UserMessage, EventKind::AssistantMessage, EventKind::ToolFinished];
 
 /// What the model reads in place of a result that never came.
@@ -21,15 +21,20 @@ const NO_RESULT: &str = "The call was interrupted before it gave a result.";
 /// What the model reads after a reply that was cut.
 const CUT: &str = "The reply above was cut before its end.";
 
-/// Reads the rows of a session's conversation, all pages.
+/// Reads the rows of these kinds of a session, all pages, up to the place `before`.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn load(store: &dyn Store, session: SessionKey) -> Result<Vec<StoredEvent>, StoreError> {
+pub(crate) async fn load(
+    store: &dyn Store,
+    session: SessionKey,
+    kinds: &'static [EventKind],
+    before: Option<Seq>,
+) -> Result<Vec<StoredEvent>, StoreError> {
     let mut rows = Vec::new();
     let mut after = 0;
     loop {
-        let query = EventQuery { after, before: None, limit: MAX_PAGE_EVENTS, kinds: Some(CONVERSATION) };
+        let query = EventQuery { after, before, limit: MAX_PAGE_EVENTS, kinds: Some(kinds) };
         let page = store.events(session, query).await?;
         after = page.events.last().map_or(after, |event| event.place.seq);
         rows.extend(page.events);
@@ -64,7 +69,12 @@ impl Conversation {
         let mut conversation = Self::default();
         for message in order {
             let reply = replies.remove(&message.id).unwrap_or_default();
-            let own = message.agent == reader.id;
+            // Whoever wrote the reply: the agent that was asked may have been removed meanwhile.
+            let author = reply.iter().find_map(|event| match event {
+                DurableEvent::AssistantMessage(step) => Some(&step.agent),
+                _ => None,
+            });
+            let own = *author.unwrap_or(&message.agent) == reader.id;
             let notes = reply.iter().find_map(|event| match event {
                 DurableEvent::AssistantMessage(step) if own => Some(step.notes.clone()),
                 _ => None,

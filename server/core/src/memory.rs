@@ -14,8 +14,8 @@ use crate::approval::AuditRecord;
 use crate::event::DurableEvent;
 use crate::store::{
     Append, Appended, AuditQuery, Collection, Condition, Document, DocumentChange, DocumentInfo,
-    DocumentStore, EventPage, EventQuery, MAX_PAGE_BYTES, MAX_PAGE_EVENTS, NewSession, Place, SessionCursor,
-    SessionKey, SessionPage, SessionRecord, Store, StoreError, StoredEvent,
+    DocumentStore, EventPage, EventQuery, MAX_PAGE_BYTES, MAX_PAGE_EVENTS, MAX_PAGE_SESSIONS, NewSession,
+    Place, SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StoredEvent,
 };
 
 /// A store in memory.
@@ -26,7 +26,6 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Inner {
-    epoch: Option<String>,
     sessions: BTreeMap<SessionKey, Session>,
     gseq: u64,
     documents: Vec<StoredDocument>,
@@ -134,7 +133,7 @@ impl Store for MemoryStore {
         if let Some(session) = existing {
             return Ok((session.record.clone(), false));
         }
-        let epoch = inner.epoch.get_or_insert_with(|| Uuid::new_v4().to_string()).clone();
+        let epoch = Uuid::new_v4().to_string();
         let key = SessionKey(inner.sessions.len() as i64 + 1);
         let now = Timestamp::now();
         let record = SessionRecord {
@@ -178,6 +177,7 @@ impl Store for MemoryStore {
             .filter(|record| after.is_none_or(|c| (record.updated_at, record.key) < (c.updated_at, c.key)))
             .collect();
         sessions.sort_by_key(|record| std::cmp::Reverse((record.updated_at, record.key)));
+        let limit = limit.min(MAX_PAGE_SESSIONS);
         let more = sessions.len() > limit;
         sessions.truncate(limit);
         let last = sessions.last().filter(|_| more);

@@ -2,14 +2,13 @@
 //!
 //! Run once when a server starts, before it accepts anybody. Messages that waited go on waiting.
 
+use tns_protocol::approval::AuditDecision;
 use tns_protocol::{ErrorCode, ToolCallId};
 
-use crate::event::{AssistantMessage, DurableEvent, EventKind, ToolFinished, TurnFailed};
+use crate::approval::{ApprovalRequest, AuditRecord};
+use crate::event::{ApprovalResolved, AssistantMessage, DurableEvent, EventKind, ToolFinished, TurnFailed};
 use crate::history;
-use crate::store::{
-    Append, EventQuery, MAX_PAGE_EVENTS, NewEvent, OpenTurn, SessionRecord, SessionState, Store, StoreError,
-    StoredEvent,
-};
+use crate::store::{Append, NewEvent, OpenTurn, SessionState, Store, StoreError, StoredEvent};
 
 /// What the client reads of a turn that the crash cut.
 const RESTARTED: &str = "the server was restarted while it worked on this reply; send the message again";
@@ -23,7 +22,8 @@ pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
     let mut ended = 0;
     for session in store.sessions_with_open_turns().await? {
         for turn in session.state.open_turns.iter().filter(|turn| !turn.waiting) {
-            let rows = rows_of(store, &session, turn).await?;
+            let mut rows = history::load(store, session.key, KINDS, None).await?;
+            rows.retain(|row| row.turn.as_ref() == Some(&turn.id));
             let state = SessionState {
                 open_turns: session.state.open_turns.iter().filter(|other| other.waiting).cloned().collect(),
                 ..session.state.clone()
@@ -41,25 +41,8 @@ pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
     Ok(ended)
 }
 
-async fn rows_of(
-    store: &dyn Store,
-    session: &SessionRecord,
-    turn: &OpenTurn,
-) -> Result<Vec<StoredEvent>, StoreError> {
-    let mut rows = Vec::new();
-    let mut after = 0;
-    loop {
-        let query = EventQuery { after, before: None, limit: MAX_PAGE_EVENTS, kinds: Some(KINDS) };
-        let page = store.events(session.key, query).await?;
-        after = page.events.last().map_or(after, |row| row.place.seq);
-        rows.extend(page.events.into_iter().filter(|row| row.turn.as_ref() == Some(&turn.id)));
-        if !page.more {
-            return Ok(rows);
-        }
-    }
-}
-
-/// Returns the events that close a turn: a result for each open call, then the turn's end.
+/// Returns the events that close a turn: how each waiting approval was settled, a result for each open call,
+/// then the turn's end.
 fn closing(rows: &[StoredEvent], turn: &OpenTurn) -> Vec<DurableEvent> {
     let answered: Vec<ToolCallId> = rows
         .iter()
@@ -89,5 +72,34 @@ fn closing(rows: &[StoredEvent], turn: &OpenTurn) -> Vec<DurableEvent> {
         })
     });
     let failed = TurnFailed { code: ErrorCode::ServerRestarted, message: RESTARTED.to_owned() };
-    results.chain([DurableEvent::TurnFailed(failed)]).collect()
+    let settled = waiting(rows).into_iter().flat_map(settled_by_restart);
+    settled.chain(results).chain([DurableEvent::TurnFailed(failed)]).collect()
+}
+
+/// Returns the approvals that nobody answered.
+fn waiting(rows: &[StoredEvent]) -> Vec<&ApprovalRequest> {
+    let mut waiting: Vec<&ApprovalRequest> = Vec::new();
+    for row in rows {
+        match &row.event {
+            DurableEvent::ApprovalRequested(request) => waiting.push(request),
+            DurableEvent::ApprovalResolved(resolved) => {
+                waiting.retain(|request| request.call != resolved.call)
+            }
+            _ => {}
+        }
+    }
+    waiting
+}
+
+fn settled_by_restart(request: &ApprovalRequest) -> [DurableEvent; 2] {
+    let (decision, by) = (AuditDecision::Cancelled, "server");
+    [
+        DurableEvent::ApprovalResolved(ApprovalResolved {
+            call: request.call.clone(),
+            decision,
+            by: by.to_owned(),
+            grant: None,
+        }),
+        DurableEvent::Audited(AuditRecord::of_request(request, decision, by)),
+    ]
 }

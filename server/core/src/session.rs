@@ -183,8 +183,16 @@ pub struct SessionSnapshot {
 /// Through which a session is asked. While one lives, so does the session.
 #[derive(Debug, Clone)]
 pub struct SessionHandle {
-    commands: mpsc::Sender<SessionCommand>,
+    commands: mpsc::Sender<Letter>,
     identity: Arc<SessionIdentity>,
+}
+
+/// A command on its way. It carries a handle, so that the session lives until the command is done, though
+/// its sender has left meanwhile.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) command: SessionCommand,
+    pub(crate) sender: SessionHandle,
 }
 
 /// What never changes of a session.
@@ -249,12 +257,16 @@ impl SessionHandle {
         &self.identity
     }
 
+    fn letter(&self, command: SessionCommand) -> Letter {
+        Letter { command, sender: self.clone() }
+    }
+
     /// Hands a command over without waiting.
     ///
     /// # Errors
     /// [`SendError`] when the mailbox is full or the server stops.
     pub fn try_send(&self, command: SessionCommand) -> Result<(), SendError> {
-        self.commands.try_send(command).map_err(|error| match error {
+        self.commands.try_send(self.letter(command)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => SendError::Full,
             mpsc::error::TrySendError::Closed(_) => SendError::Closed,
         })
@@ -262,7 +274,7 @@ impl SessionHandle {
 
     /// Hands a command over, waiting for room. For what must not be lost, such as leaving.
     pub async fn send(&self, command: SessionCommand) -> Result<(), SendError> {
-        self.commands.send(command).await.map_err(|_| SendError::Closed)
+        self.commands.send(self.letter(command)).await.map_err(|_| SendError::Closed)
     }
 
     /// Hands a command over and waits for its answer.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tns_protocol::approval::{AuditDecision, AutonomyLevel};
-use tns_protocol::{AgentId, ClientMessageId, DocumentId, MessageId, Seq, SessionId, Timestamp};
+use tns_protocol::{AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, Seq, SessionId, Timestamp};
 
 use crate::agent::Agent;
 use crate::approval::{AuditRecord, Grant};
@@ -186,6 +186,9 @@ pub struct EventPage {
     pub head_seq: Seq,
 }
 
+/// Most sessions of one page.
+pub const MAX_PAGE_SESSIONS: usize = 500;
+
 /// A page of sessions, the one whose log grew last first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionPage {
@@ -232,6 +235,17 @@ pub enum StoreError {
     /// Anything else.
     #[error("the store failed: {0}")]
     Failed(String),
+}
+
+impl StoreError {
+    /// Returns the wire's code for it.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Full => ErrorCode::StorageFull,
+            Self::Busy => ErrorCode::StorageBusy,
+            Self::Newer(_) | Self::Failed(_) => ErrorCode::Internal,
+        }
+    }
 }
 
 /// Sessions and their logs.

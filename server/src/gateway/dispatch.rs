@@ -130,9 +130,7 @@ impl Dispatcher {
 
 fn registry_code(error: &RegistryError) -> ErrorCode {
     match error {
-        RegistryError::Store(tns_server_core::store::StoreError::Full) => ErrorCode::StorageFull,
-        RegistryError::Store(tns_server_core::store::StoreError::Busy) => ErrorCode::StorageBusy,
-        RegistryError::Store(_) => ErrorCode::Internal,
+        RegistryError::Store(error) => error.code(),
         RegistryError::Engine(_) => ErrorCode::ProviderUnavailable,
     }
 }

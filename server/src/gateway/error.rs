@@ -46,16 +46,26 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// Returns the status that goes with a code.
+fn status(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::InvalidMessage | ErrorCode::InvalidDecision | ErrorCode::InvalidAutonomyLevel => {
+            StatusCode::BAD_REQUEST
+        }
+        ErrorCode::AgentNotFound | ErrorCode::UnknownToolCall | ErrorCode::SessionNotFound => {
+            StatusCode::NOT_FOUND
+        }
+        ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+        ErrorCode::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+        ErrorCode::StorageBusy => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::QueueFull | ErrorCode::Limit => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        let (status, code) = match &error {
-            StoreError::Full => (StatusCode::INSUFFICIENT_STORAGE, ErrorCode::StorageFull),
-            StoreError::Busy => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::StorageBusy),
-            StoreError::Newer(_) | StoreError::Failed(_) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
-            }
-        };
-        Self::new(status, code, error.to_string())
+        Self::new(status(error.code()), error.code(), error.to_string())
     }
 }
 
@@ -72,26 +82,17 @@ impl From<RegistryError> for ApiError {
 
 impl From<SendError> for ApiError {
     fn from(error: SendError) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.code(), error.to_string())
+        let status = match error {
+            SendError::Full => status(error.code()),
+            SendError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.code(), error.to_string())
     }
 }
 
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        let status = match refusal.code {
-            ErrorCode::InvalidMessage | ErrorCode::InvalidDecision | ErrorCode::InvalidAutonomyLevel => {
-                StatusCode::BAD_REQUEST
-            }
-            ErrorCode::AgentNotFound | ErrorCode::UnknownToolCall | ErrorCode::SessionNotFound => {
-                StatusCode::NOT_FOUND
-            }
-            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
-            ErrorCode::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
-            ErrorCode::StorageBusy => StatusCode::SERVICE_UNAVAILABLE,
-            ErrorCode::QueueFull | ErrorCode::Limit => StatusCode::TOO_MANY_REQUESTS,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::new(status, refusal.code, refusal.message)
+        Self::new(status(refusal.code), refusal.code, refusal.message)
     }
 }
 

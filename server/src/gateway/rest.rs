@@ -5,6 +5,7 @@ pub(super) mod kb;
 pub(super) mod sessions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
@@ -15,9 +16,13 @@ use serde::de::DeserializeOwned;
 use tns_protocol::{ErrorCode, SessionId};
 use tns_server_core::session::SessionHandle;
 use tns_server_core::store::LOCAL_PRINCIPAL;
+use tokio::time::timeout;
 
 use super::Gateway;
 use super::error::ApiError;
+
+/// How long a client may take to send a request's body.
+const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// A request's JSON body, whose faults are answered as JSON.
 pub(super) struct Body<T>(pub(super) T);
@@ -26,7 +31,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        Json::from_request(request, state).await.map(|Json(body)| Self(body)).map_err(ApiError::from)
+        let Ok(read) = timeout(BODY_TIME, Json::from_request(request, state)).await else {
+            let message = format!("the body did not come within {} s", BODY_TIME.as_secs());
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::Limit, message));
+        };
+        read.map(|Json(body)| Self(body)).map_err(ApiError::from)
     }
 }
 

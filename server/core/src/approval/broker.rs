@@ -9,9 +9,6 @@ use super::ApprovalRequest;
 use crate::event::Published;
 use crate::tool::Args;
 
-/// Most calls of a session that wait at the same time.
-pub const MAX_PENDING: usize = 32;
-
 /// How a waiting call was settled.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Settled {
@@ -48,18 +45,13 @@ impl Pending {
     }
 }
 
-/// The waiting calls of a session, oldest first.
+/// The waiting calls of a session, oldest first: at most [`crate::turn::state::MAX_CALLS_AT_ONCE`].
 #[derive(Debug, Default)]
 pub struct Broker {
     pending: Vec<Pending>,
 }
 
 impl Broker {
-    /// Whether another call may wait.
-    pub fn has_room(&self) -> bool {
-        self.pending.len() < MAX_PENDING
-    }
-
     /// Adds a call that was published.
     pub fn add(
         &mut self,

@@ -7,11 +7,12 @@
 mod commands;
 mod turns;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
-use tns_protocol::{AgentId, ErrorCode, MessageId, RequestId, Timestamp};
+use tns_protocol::approval::AutonomyLevel;
+use tns_protocol::{AgentId, ClientMessageId, ErrorCode, MessageId, RequestId, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -19,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_tools::ClientTools;
 use super::port::{Outgoing, Settings, TurnReport};
-use super::registry::{Ends, WeakHandle};
-use super::{ConnectionId, ReplyTo, SessionCommand, SessionDeps, SessionHandle, SessionIdentity};
+use super::registry::Ends;
+use super::{ConnectionId, Letter, ReplyTo, SessionDeps, SessionHandle, SessionIdentity};
 use crate::agent::Agent;
 use crate::approval::broker::Broker;
 use crate::engine::Engine;
@@ -31,10 +32,9 @@ use crate::store::{Append, Appended, Condition, NewEvent, SessionRecord, Session
 pub(crate) struct Actor {
     deps: SessionDeps,
     identity: Arc<SessionIdentity>,
-    commands: mpsc::Receiver<SessionCommand>,
+    commands: mpsc::Receiver<Letter>,
     /// Keeps the session alive while a turn runs or waits, though nobody holds a handle.
     alive: Option<SessionHandle>,
-    own_handle: WeakHandle,
     title: Option<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -48,8 +48,10 @@ pub(crate) struct Actor {
     /// When what waits is rejected.
     approval_deadline: Option<Instant>,
     running: Option<Running>,
-    /// Turns whose end could not be stored; it is stored with the next turn's begin.
-    unclosed: Vec<MessageId>,
+    /// Turns whose end could not be stored, and why; they are ended before anything else is begun.
+    unclosed: Vec<(MessageId, ErrorCode)>,
+    /// The senders' own ids of the last messages: a resend is known before its model is called.
+    recent: VecDeque<ClientMessageId>,
     /// Turns, and agents being opened.
     tasks: JoinSet<Option<turns::OpenedAgent>>,
     opening: usize,
@@ -70,7 +72,7 @@ struct Running {
 
 /// What the actor waits for.
 enum Happened {
-    Command(SessionCommand),
+    Command(Letter),
     Report(Option<TurnReport>),
     Task(Result<Option<turns::OpenedAgent>, tokio::task::JoinError>),
     ApprovalTimeout,
@@ -83,22 +85,28 @@ impl Actor {
         deps: SessionDeps,
         record: SessionRecord,
         identity: Arc<SessionIdentity>,
-        commands: mpsc::Receiver<SessionCommand>,
-        own_handle: WeakHandle,
+        commands: mpsc::Receiver<Letter>,
         ends: Ends,
     ) -> Self {
         let (settings, _) = watch::channel(Arc::new(Settings::default()));
+        let mut state = record.state;
+        if state.autonomy == AutonomyLevel::FullAuto && !deps.unsandboxed {
+            tracing::warn!(session = %identity.id, "FULL_AUTO is not allowed on this server; SUPERVISED holds");
+            state.autonomy = AutonomyLevel::Supervised;
+        }
+        // Nothing runs when a session is loaded: a turn that is open all the same lost its end to a failing store.
+        let lost = state.open_turns.iter().filter(|turn| !turn.waiting);
+        let unclosed = lost.map(|turn| (turn.id.clone(), ErrorCode::Internal)).collect();
         let mut actor = Self {
             deps,
             identity,
             commands,
             alive: None,
-            own_handle,
             title: record.title,
             created_at: record.created_at,
             updated_at: record.updated_at,
             head_seq: record.head_seq,
-            state: record.state,
+            state,
             settings,
             engines: HashMap::new(),
             connections: BTreeMap::new(),
@@ -106,7 +114,8 @@ impl Actor {
             broker: Broker::default(),
             approval_deadline: None,
             running: None,
-            unclosed: Vec::new(),
+            unclosed,
+            recent: VecDeque::new(),
             tasks: JoinSet::new(),
             opening: 0,
             shutdown: ends.shutdown,
@@ -134,7 +143,10 @@ impl Actor {
                 () = sleep_until(deadline), if deadline.is_some() => Happened::ApprovalTimeout,
             };
             match happened {
-                Happened::Command(command) => self.on_command(command).await,
+                Happened::Command(Letter { command, sender }) => {
+                    self.on_command(command).await;
+                    self.keep_alive(Some(&sender));
+                }
                 Happened::Report(Some(report)) => self.on_report(report).await,
                 Happened::Report(None) => self.on_lost_turn().await,
                 Happened::Task(Ok(Some(opened))) => self.on_agent_opened(opened).await,
@@ -152,17 +164,17 @@ impl Actor {
                 // No handle is left and none can be made: nothing runs, or `alive` would be one.
                 Happened::Deserted => return,
             }
-            self.keep_alive();
+            self.keep_alive(None);
         }
     }
 
-    /// Holds a handle of its own while there is work that nobody needs to watch.
-    fn keep_alive(&mut self) {
-        let busy = self.running.is_some() || self.opening > 0;
-        match (busy, &self.alive) {
-            (true, None) => self.alive = self.own_handle.upgrade(),
-            (false, Some(_)) => self.alive = None,
-            (true, Some(_)) | (false, None) => {}
+    /// Holds a handle of its own while there is work that nobody needs to watch. Work begins with a command,
+    /// whose sender's handle is still there.
+    fn keep_alive(&mut self, sender: Option<&SessionHandle>) {
+        if self.running.is_none() && self.opening == 0 {
+            self.alive = None;
+        } else if self.alive.is_none() {
+            self.alive = sender.cloned();
         }
     }
 
@@ -257,7 +269,7 @@ impl Actor {
 
     fn refuse_for_store(&self, to: ReplyTo, request: &'static str, error: &StoreError) {
         tracing::warn!(session = %self.identity.id, %error, "not stored");
-        self.refuse(to, request, store_code(error), error.to_string());
+        self.refuse(to, request, error.code(), error.to_string());
     }
 }
 
@@ -295,15 +307,6 @@ fn answer_event(identity: &SessionIdentity, re: Option<RequestId>, answer: Answe
         event: Event::Answer(answer),
         encoded: OnceLock::new(),
     })
-}
-
-/// Returns the wire's code for a failure of the store.
-pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
-    match error {
-        StoreError::Full => ErrorCode::StorageFull,
-        StoreError::Busy => ErrorCode::StorageBusy,
-        StoreError::Newer(_) | StoreError::Failed(_) => ErrorCode::Internal,
-    }
 }
 
 async fn next_report(running: &mut Option<Running>) -> Option<TurnReport> {

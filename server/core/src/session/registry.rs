@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::actor::Actor;
-use super::{MAILBOX, SessionCommand, SessionDeps, SessionHandle, SessionIdentity};
+use super::{Letter, MAILBOX, SessionDeps, SessionHandle, SessionIdentity};
 use crate::agent::{Agent, NewAgent};
 use crate::engine::{EngineChoice, OpenError};
 use crate::store::{NewSession, SessionRecord, SessionState, StoreError};
@@ -45,7 +45,7 @@ struct Places {
 /// Finds a session's handle again while it lives.
 #[derive(Clone)]
 pub(crate) struct WeakHandle {
-    commands: mpsc::WeakSender<SessionCommand>,
+    commands: mpsc::WeakSender<Letter>,
     identity: Arc<SessionIdentity>,
 }
 
@@ -175,10 +175,9 @@ impl Registry {
             id: record.id.clone(),
             workspace: Arc::new(Workspace::new(record.workspace.clone())),
         });
-        let weak = WeakHandle { commands: commands.downgrade(), identity: identity.clone() };
-        *place = Some(weak.clone());
+        *place = Some(WeakHandle { commands: commands.downgrade(), identity: identity.clone() });
         let ends = Ends { shutdown: self.shutdown.clone(), turns: self.turns.clone() };
-        let actor = Actor::new(self.deps.clone(), record, identity.clone(), receiver, weak, ends);
+        let actor = Actor::new(self.deps.clone(), record, identity.clone(), receiver, ends);
         self.tasks.spawn(actor.run());
         SessionHandle { commands, identity }
     }

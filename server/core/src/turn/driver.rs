@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use tns_protocol::{MessageId, ToolCallId};
+use tns_protocol::{MessageId, Seq, ToolCallId};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -42,6 +42,8 @@ pub(crate) struct TurnTask {
     pub(crate) engine: Option<Arc<dyn Engine>>,
     /// The message to answer.
     pub(crate) message: UserMessage,
+    /// The log's last place when the turn began.
+    pub(crate) head_seq: Seq,
     /// Turns whose messages the model must not see yet.
     pub(crate) waiting: Vec<MessageId>,
     pub(crate) context: CallContext,
@@ -85,9 +87,12 @@ impl TurnTask {
     }
 
     async fn prepare(self) -> Result<Driver, TurnEnd> {
-        let rows = history::load(self.deps.store.as_ref(), self.identity.key).await.map_err(|error| {
-            TurnEnd::Failed { code: crate::session::actor::store_code(&error), message: error.to_string() }
-        })?;
+        // What comes while the history is read belongs to a later turn.
+        let before = Some(self.head_seq + 1);
+        let store = self.deps.store.as_ref();
+        let rows = history::load(store, self.identity.key, history::CONVERSATION, before)
+            .await
+            .map_err(|error| TurnEnd::Failed { code: error.code(), message: error.to_string() })?;
         let engine = match &self.engine {
             Some(engine) => engine.clone(),
             None => {

@@ -14,8 +14,9 @@ use crate::message::{Part, ToolCall, ToolResult};
 
 /// Most tool calls of one step; the rest are answered with an error.
 pub const MAX_CALLS_PER_STEP: usize = 64;
-/// Most calls of one step that are checked or wait for a person at the same time.
-pub const MAX_CALLS_AT_ONCE: usize = 16;
+/// Most calls of one step that are checked or wait for a person at the same time; since one turn of a session
+/// runs at a time, also of the session.
+pub const MAX_CALLS_AT_ONCE: usize = 32;
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -197,7 +198,9 @@ impl TurnState {
 
     fn step_finished(&mut self, mut outcome: StepOutcome, effects: &mut Vec<TurnEffect>) {
         let Mode::Model { tools } = self.mode else { return };
-        self.usage.tokens += outcome.usage.input + outcome.usage.output;
+        // A provider may count anything.
+        let tokens = outcome.usage.input.saturating_add(outcome.usage.output);
+        self.usage.tokens = self.usage.tokens.saturating_add(tokens);
         self.usage.cost += outcome.usage.cost.unwrap_or_default();
         self.usage.unpriced |= outcome.usage.cost.is_none();
         if !tools {

@@ -17,7 +17,8 @@ use tns_server_core::event::{DurableEvent, EventKind, MessageStatus};
 use tns_server_core::session::SessionHandle;
 use tns_server_core::session::registry::SessionStart;
 use tns_server_core::store::{
-    AuditQuery, EventQuery, LOCAL_PRINCIPAL, MAX_PAGE_EVENTS, SessionCursor, SessionKey, StoredEvent,
+    AuditQuery, EventQuery, LOCAL_PRINCIPAL, MAX_PAGE_EVENTS, MAX_PAGE_SESSIONS, SessionCursor, SessionKey,
+    StoredEvent,
 };
 use tns_server_core::text_of;
 use uuid::Uuid;
@@ -28,8 +29,8 @@ use crate::gateway::{Gateway, translate};
 
 /// Sessions or audit entries of one page when the request names no limit.
 const DEFAULT_LIMIT: usize = 100;
-/// Most sessions or audit entries of one page.
-const MAX_LIMIT: usize = 1_000;
+/// Most audit entries of one answer.
+const MAX_AUDIT_ENTRIES: usize = 1_000;
 /// Longest title, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 
@@ -126,7 +127,7 @@ pub(in crate::gateway) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<SessionList>, ApiError> {
-    let limit = limit(params.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
+    let limit = limit(params.limit, DEFAULT_LIMIT, MAX_PAGE_SESSIONS)?;
     let after = params.cursor.as_deref().map(parse_cursor).transpose()?;
     let page = gateway.deps.store.list_sessions(LOCAL_PRINCIPAL, after, limit).await?;
     let next_cursor = page.next.map(|next| format!("{}.{}", next.updated_at.as_micros(), next.key.0));
@@ -255,7 +256,7 @@ pub(in crate::gateway) async fn audit(
         session: handle.as_ref().map(|handle| handle.identity().key),
         since: params.since,
         decision: params.decision,
-        limit: limit(params.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
+        limit: limit(params.limit, DEFAULT_LIMIT, MAX_AUDIT_ENTRIES)?,
     };
     let found = gateway.deps.store.audit(query).await?;
     let entries: Vec<_> = found.iter().map(|(_, record)| translate::audit_entry(record)).collect();

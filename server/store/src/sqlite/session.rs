@@ -7,7 +7,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use tns_protocol::{SessionId, Timestamp};
 use tns_server_core::store::{
-    MAX_PAGE_EVENTS, NewSession, SessionCursor, SessionKey, SessionPage, SessionRecord, SessionState,
+    MAX_PAGE_SESSIONS, NewSession, SessionCursor, SessionKey, SessionPage, SessionRecord, SessionState,
     StoreError,
 };
 use uuid::Uuid;
@@ -18,8 +18,6 @@ use super::writer::{Work, Write};
 
 /// Version of the stored form of [`SessionState`]. A field is only ever added, with a default.
 const STATE_VERSION: i64 = 1;
-/// Most sessions of one page; a longer list goes on with its cursor.
-const MAX_PAGE_SESSIONS: usize = MAX_PAGE_EVENTS;
 
 /// Completes a query that gives the columns of [`record`].
 macro_rules! select_sessions {

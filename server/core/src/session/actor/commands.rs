@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value};
 use tns_protocol::approval::{AuditDecision, AutonomyLevel, Decision};
-use tns_protocol::{AgentId, DocumentId, ErrorCode, Timestamp, ToolCallId};
+use tns_protocol::{AgentId, DocumentId, ErrorCode, ToolCallId};
 
 use super::{Actor, answer_event, reply, turns::OpenedAgent};
 use crate::agent::{Agent, MAX_AGENTS, NewAgent};
 use crate::approval::broker::Settled;
-use crate::approval::{ApprovalRequest, AuditRecord, args_digest};
+use crate::approval::{ApprovalRequest, AuditRecord};
 use crate::event::{Answer, ApprovalResolved, DurableEvent, LiveEvent, Refusal, TeamUpdated};
 use crate::session::client_tools::ClientToolDef;
 use crate::session::port::Outgoing;
@@ -370,18 +370,7 @@ fn resolved(
     }))
 }
 
-/// Makes the record of how a waiting call was settled, now.
+/// Records how a waiting call was settled.
 pub(super) fn audit(request: &ApprovalRequest, decision: AuditDecision, by: &str) -> Outgoing {
-    Outgoing::durable(DurableEvent::Audited(AuditRecord {
-        call: request.call.clone(),
-        agent: request.agent.clone(),
-        tool: request.tool.clone(),
-        class: request.class,
-        reasons: request.reasons.clone(),
-        decision,
-        by: by.to_owned(),
-        at: Timestamp::now(),
-        summary: request.summary.clone(),
-        args_digest: args_digest(&request.args),
-    }))
+    Outgoing::durable(DurableEvent::Audited(AuditRecord::of_request(request, decision, by)))
 }

@@ -9,11 +9,13 @@ use tns_protocol::{AgentId, ErrorCode, MessageId};
 use tokio_util::sync::CancellationToken;
 
 use super::commands::audit;
-use super::{Actor, Running, answer_event, store_code};
+use super::{Actor, Running, answer_event};
 use crate::agent::{Agent, NewAgent};
 use crate::approval::broker::Settled;
 use crate::engine::{Engine, OpenError};
-use crate::event::{Answer, DurableEvent, LiveEvent, TurnDone, TurnFailed, TurnInterrupted, UserMessage};
+use crate::event::{
+    Answer, DurableEvent, EventKind, LiveEvent, TurnDone, TurnFailed, TurnInterrupted, UserMessage,
+};
 use crate::history;
 use crate::session::port::{Outgoing, TurnPort, TurnReport};
 use crate::session::{ChatCommand, MAX_QUEUED, ReplyTo};
@@ -21,6 +23,10 @@ use crate::store::{Condition, OpenTurn, SessionState, StoreError};
 use crate::turn::calls::{CANCELLED, CallContext};
 use crate::turn::driver::{TurnTask, message_id};
 use crate::turn::state::TurnEnd;
+
+/// How many of the senders' own ids are kept, to know a resend.
+const RECENT_MESSAGES: usize = 64;
+const MESSAGES: &[EventKind] = &[EventKind::UserMessage];
 
 /// An agent whose engine was opened, or not.
 pub(crate) struct OpenedAgent {
@@ -47,6 +53,14 @@ impl Drop for Counted {
 
 impl Actor {
     pub(super) async fn on_chat(&mut self, chat: ChatCommand, to: ReplyTo) {
+        if let Some(id) = &chat.client_message_id {
+            if self.recent.contains(id) {
+                // The same message again: it waits, or was answered, already.
+                return self.reply(to, Answer::Done);
+            }
+            self.recent.truncate(RECENT_MESSAGES - 1);
+            self.recent.push_front(id.clone());
+        }
         let agent = match &chat.agent {
             Some(id) => self.state.agents.iter().find(|agent| agent.id == *id),
             None => self.state.agents.first(),
@@ -108,6 +122,7 @@ impl Actor {
         if self.running.is_some() || self.shutdown.is_cancelled() {
             return;
         }
+        self.close_unclosed().await;
         let Some(waiting) = self.state.open_turns.iter().find(|turn| turn.waiting).cloned() else { return };
         let message = match self.find_message(&waiting.id).await {
             Ok(Some(message)) => message,
@@ -139,7 +154,7 @@ impl Actor {
     }
 
     async fn find_message(&self, id: &MessageId) -> Result<Option<UserMessage>, StoreError> {
-        let rows = history::load(self.deps.store.as_ref(), self.identity.key).await?;
+        let rows = history::load(self.deps.store.as_ref(), self.identity.key, MESSAGES, None).await?;
         let messages = rows.into_iter().filter_map(|row| match row.event {
             DurableEvent::UserMessage(message) => Some(message),
             _ => None,
@@ -156,6 +171,7 @@ impl Actor {
             identity: self.identity.clone(),
             team: self.state.agents.clone(),
             engine: self.engines.get(&agent.id).cloned(),
+            head_seq: self.head_seq,
             waiting: self
                 .state
                 .open_turns
@@ -211,11 +227,6 @@ impl Actor {
                 drop(reply.send(Settled::Cancelled));
             }
             TurnReport::Ask { request, reply } => {
-                if !self.broker.has_room() {
-                    let reason =
-                        "Too many calls wait for the user; try again when some are answered.".to_owned();
-                    return drop(reply.send(Settled::Rejected { reason }));
-                }
                 let turn = self.running.as_ref().map(|running| running.turn.clone());
                 let event = Outgoing::durable(DurableEvent::ApprovalRequested((*request).clone()));
                 match self.commit(turn.as_ref(), vec![event], None, None).await {
@@ -280,9 +291,9 @@ impl Actor {
     }
 
     async fn on_end(&mut self, mut events: Vec<Outgoing>, end: TurnEnd) {
-        let Some(running) = self.running.take() else { return };
         // A turn that ends on its own has no call left; after a failure one may still wait.
-        drop(self.broker.take_all());
+        self.settle_all(AuditDecision::Cancelled, "server", &Settled::Cancelled).await;
+        let Some(running) = self.running.take() else { return };
         let mut next = self.state.clone();
         next.open_turns.retain(|turn| turn.id != running.turn);
         events.push(thinking(&running.agent, false));
@@ -320,8 +331,8 @@ impl Actor {
 
     async fn announce_failure(&mut self, turn: MessageId, agent: &Arc<Agent>, error: &StoreError) {
         tracing::error!(session = %self.identity.id, %turn, %error, "a turn could not be stored");
-        self.unclosed.push(turn);
-        let failed = TurnFailed { code: store_code(error), message: error.to_string() };
+        self.unclosed.push((turn, error.code()));
+        let failed = TurnFailed { code: error.code(), message: error.to_string() };
         let events = vec![thinking(agent, false), Outgoing::Live(LiveEvent::Failed(failed))];
         // Live events need no store.
         drop(self.commit(None, events, None, None).await);
@@ -329,14 +340,14 @@ impl Actor {
 
     /// Stores the ends of turns that could not be stored before.
     async fn close_unclosed(&mut self) {
-        for turn in std::mem::take(&mut self.unclosed) {
+        for (turn, code) in std::mem::take(&mut self.unclosed) {
             let mut next = self.state.clone();
             next.open_turns.retain(|open| open.id != turn);
             let message = "the reply could not be stored".to_owned();
-            let failed = TurnFailed { code: ErrorCode::StorageFull, message };
+            let failed = TurnFailed { code, message };
             let events = vec![Outgoing::durable(DurableEvent::TurnFailed(failed))];
             if self.commit(Some(&turn), events, Some(next), None).await.is_err() {
-                self.unclosed.push(turn);
+                self.unclosed.push((turn, code));
             }
         }
     }

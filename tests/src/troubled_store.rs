@@ -1,6 +1,7 @@
-//! A store in memory whose commits take their time, as a disk's do, so that commands and reports cross.
+//! A store in memory with a disk's troubles: commits take their time, so that commands and reports cross, and
+//! fail when a test says so.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,22 +14,28 @@ use tns_server_core::store::{
     SessionRecord, Store, StoreError,
 };
 
-/// A store whose appends are done after a while.
+/// A store whose appends are done after a while, or fail.
 #[derive(Debug)]
-pub struct SlowStore {
+pub struct TroubledStore {
     inner: Arc<MemoryStore>,
     commit: Duration,
+    failure: Mutex<Option<StoreError>>,
 }
 
-impl SlowStore {
-    /// Makes a slow face of a store in memory.
+impl TroubledStore {
+    /// Makes a troubled face of a store in memory, whose commits take so long.
     pub fn new(inner: Arc<MemoryStore>, commit: Duration) -> Self {
-        Self { inner, commit }
+        Self { inner, commit, failure: Mutex::new(None) }
+    }
+
+    /// From now on every append fails so; `None`: works again.
+    pub fn fail_with(&self, failure: Option<StoreError>) {
+        *self.failure.lock().unwrap() = failure;
     }
 }
 
 #[async_trait]
-impl Store for SlowStore {
+impl Store for TroubledStore {
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool), StoreError> {
         self.inner.create_session(new).await
     }
@@ -51,6 +58,9 @@ impl Store for SlowStore {
     }
 
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, StoreError>> {
+        if let Some(failure) = self.failure.lock().unwrap().clone() {
+            return Box::pin(std::future::ready(Err(failure)));
+        }
         let (done, commit) = (self.inner.append(append), self.commit);
         Box::pin(async move {
             tokio::time::sleep(commit).await;

@@ -1,0 +1,177 @@
+//! Clients that leave at once, stores that fail, events that are large: nothing hangs and nothing is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tns_protocol::approval::AutonomyLevel;
+use tns_server_core::event::DurableEvent;
+use tns_server_core::scripted::{Beat, Gate, Script, call};
+use tns_server_core::store::{EventQuery, LOCAL_PRINCIPAL, Store, StoreError, StoredEvent};
+use tns_tests::socket::{text, types};
+use tns_tests::troubled_store::TroubledStore;
+use tns_tests::{Setup, TestServer, session};
+
+use crate::{say, setup};
+
+async fn troubled(setup: &Setup, commit: Duration) -> (TestServer, Arc<TroubledStore>) {
+    let store = Arc::new(TroubledStore::new(setup.store.clone(), commit));
+    (TestServer::start_over(setup, store.clone(), setup.store.clone()).await, store)
+}
+
+/// Returns the log of session `s` once its last turn has ended.
+async fn ended_log(setup: &Setup) -> Vec<StoredEvent> {
+    let store = &setup.store;
+    loop {
+        if let Some(record) = store.find_session(LOCAL_PRINCIPAL, &session("s")).await.unwrap() {
+            let query = EventQuery { after: 0, before: None, limit: 500, kinds: None };
+            let events = store.events(record.key, query).await.unwrap().events;
+            if events.last().is_some_and(|row| row.event.ends_turn()) && record.state.open_turns.is_empty() {
+                return events;
+            }
+        }
+        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_a_client_that_leaves_at_once_is_answered() {
+    let setup = setup(Script::new().text("answered"));
+    let (server, _store) = troubled(&setup, Duration::from_millis(20)).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "hi").await;
+    drop(socket);
+    let log = ended_log(&setup).await;
+    assert!(matches!(log.last().unwrap().event, DurableEvent::Done(_)), "{log:?}");
+}
+
+#[tokio::test]
+async fn full_auto_does_not_outlive_the_flag_that_allowed_it() {
+    let mut setup = setup(Script::new().call("shell", json!({ "command": "touch made" })).text("done"));
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    socket.send("s", "set_autonomy", json!({ "level": "FULL_AUTO" })).await;
+    socket.expect("autonomy_changed").await;
+    server.stop().await;
+    setup.unsandboxed = false;
+    let server = TestServer::start(&setup).await;
+    let detail = server.rest().session(&session("s")).await.unwrap();
+    assert_eq!(detail.autonomy, AutonomyLevel::Supervised);
+    let mut socket = server.socket().await;
+    socket.chat("s", "go").await;
+    socket.expect("tool_approve_request").await;
+    assert!(!server.workspace().join("made").exists());
+}
+
+#[tokio::test]
+async fn a_store_that_fails_mid_turn_ends_it_and_the_next_turn_works() {
+    let gate = Gate::new();
+    let script = Script::new().step([say("part"), Beat::Gate(gate.clone())]).text("fine");
+    let setup = setup(script);
+    let (server, store) = troubled(&setup, Duration::ZERO).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "one").await;
+    socket.expect("token").await;
+    store.fail_with(Some(StoreError::Full));
+    gate.open();
+    let events = socket.until("error").await;
+    assert_eq!(types(&events), ["agent_state", "error"]);
+    assert_eq!(events[1]["code"], "STORAGE_FULL");
+    assert!(events[1].get("seq").is_none() && events[1].get("refType").is_none());
+    // Refused, since it could not be stored; nothing is begun.
+    socket.chat("s", "two").await;
+    let refused = socket.expect("error").await;
+    assert_eq!((&refused["code"], &refused["refType"]), (&json!("STORAGE_FULL"), &json!("chat")));
+    store.fail_with(None);
+    socket.chat("s", "three").await;
+    let events = socket.until("done").await;
+    assert_eq!(text(&events), "fine");
+    // The first turn has its one end now, before the next one begins.
+    let log = ended_log(&setup).await;
+    let ends: Vec<bool> = log
+        .iter()
+        .filter(|row| row.event.ends_turn())
+        .map(|row| matches!(row.event, DurableEvent::TurnFailed(_)))
+        .collect();
+    assert_eq!(ends, [true, false]);
+}
+
+#[tokio::test]
+async fn a_turn_whose_end_was_not_stored_is_ended_when_somebody_comes_back() {
+    let gate = Gate::new();
+    let setup = setup(Script::new().step([say("part"), Beat::Gate(gate.clone())]));
+    let (server, store) = troubled(&setup, Duration::ZERO).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "one").await;
+    socket.expect("token").await;
+    store.fail_with(Some(StoreError::Busy));
+    gate.open();
+    assert_eq!(socket.expect("error").await["code"], "STORAGE_BUSY");
+    drop(socket);
+    store.fail_with(None);
+    let mut socket = server.socket().await;
+    socket.send("s", "kb_list", json!({})).await;
+    socket.expect("kb_list_result").await;
+    let log = ended_log(&setup).await;
+    assert_eq!(log.iter().filter(|row| row.event.ends_turn()).count(), 1);
+}
+
+#[tokio::test]
+async fn one_large_event_does_not_cost_a_healthy_reader_its_connection() {
+    let content = "x".repeat(3 << 20);
+    let script =
+        Script::new().call("file_write", json!({ "path": "big.txt", "content": content })).text("done");
+    let setup = setup(script);
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    socket.send("s", "set_autonomy", json!({ "level": "FULL_AUTO" })).await;
+    socket.chat("s", "write").await;
+    let events = socket.until("done").await;
+    let start = events.iter().find(|event| event["type"] == "tool_start").unwrap();
+    assert_eq!(start["args"]["content"].as_str().unwrap().len(), content.len());
+    assert_eq!(std::fs::read(server.workspace().join("big.txt")).unwrap().len(), content.len());
+}
+
+#[tokio::test]
+async fn a_resend_does_not_call_the_model_again() {
+    let setup = setup(Script::new().text("once").text("twice"));
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    let chat = json!({ "message": "hi", "clientMessageId": "m-1" });
+    socket.send("s", "chat", chat.clone()).await;
+    socket.until("done").await;
+    socket.send("s", "chat", chat).await;
+    socket.settle("s").await;
+    assert_eq!(setup.script.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_message_for_an_agent_that_was_removed_is_its_heirs_own_conversation() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .step([Beat::Gate(gate.clone()), say("first")])
+        .step([call("list_dir", json!({}))])
+        .text("listed")
+        .text("more");
+    let setup = setup(script);
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    socket.send("s", "agent_add", json!({ "role": "reviewer" })).await;
+    let team = socket.expect("team_update").await;
+    let reviewer = team["agents"][1]["agentId"].clone();
+    socket.chat("s", "one").await;
+    socket.expect("agent_state").await;
+    socket.send("s", "chat", json!({ "message": "two", "agentId": reviewer })).await;
+    socket.send("s", "agent_remove", json!({ "agentId": reviewer })).await;
+    socket.expect("team_update").await;
+    gate.open();
+    socket.until("done").await;
+    socket.until("done").await;
+    socket.chat("s", "three").await;
+    socket.until("done").await;
+    let last = setup.script.requests().pop().unwrap();
+    let shown = format!("{:?}", last.messages);
+    assert!(shown.contains("ToolCall(") && shown.contains("ToolResult("), "{shown}");
+    assert!(!shown.contains("answered:"), "{shown}");
+}
