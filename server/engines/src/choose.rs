@@ -10,12 +10,11 @@ use tns_server_core::engine::{EngineChoice, OpenError};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::compatible::models;
 use crate::config::{Access, EngineConfig, LocalServer};
 use crate::http::{Endpoint, Http};
-use crate::offline;
 use crate::provider::{PROVIDERS, Provider};
 use crate::registry::{find as find_provider, named};
+use crate::{compatible, offline, ollama};
 
 /// How long the search for local model servers may take in all; they are asked side by side.
 const LOCAL_SEARCH: Duration = Duration::from_millis(300);
@@ -97,14 +96,21 @@ async fn find_local(config: &EngineConfig, http: &Arc<Http>) -> Option<Found> {
 
 async fn ask_local(server: LocalServer, http: Arc<Http>) -> Option<Found> {
     let provider = Provider::find(server.provider)?;
-    let endpoint = Endpoint::new(provider.id, &server.base_url, None).ok()?;
+    let is_ollama = provider.id == ollama::PROVIDER;
+    let base = if is_ollama { ollama::own_base(&server.base_url) } else { &server.base_url };
+    let endpoint = Endpoint::new(provider.id, base, None).ok()?;
     if !endpoint.is_loopback() {
         return None;
     }
     // A refused connection is the usual answer, and comes before any HTTP client is built.
     drop(TcpStream::connect(endpoint.address()).await.ok()?);
-    let listed = models::list(&http, &endpoint, LOCAL_SEARCH).await.ok()?;
-    let model = models::first_chat_model(&listed)?.to_owned();
+    let model = if is_ollama {
+        let listed = ollama::models::list(&http, &endpoint, LOCAL_SEARCH).await.ok()?;
+        ollama::models::first(&listed)?.to_owned()
+    } else {
+        let listed = compatible::models::list(&http, &endpoint, LOCAL_SEARCH).await.ok()?;
+        compatible::models::first_chat_model(&listed)?.to_owned()
+    };
     let access = Access { key: None, base_url: Some(server.base_url) };
     let reason = format!("{} answers at {}", server.name, endpoint.address());
     Some(Found { provider, access, model: Some(model), reason })

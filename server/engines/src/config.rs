@@ -46,11 +46,11 @@ pub struct LocalServer {
     pub base_url: String,
 }
 
-/// The usual local servers with their default ports, in the order of preference.
-const LOCAL_SERVERS: [(&str, &str, u16); 3] = [
-    ("Ollama", "ollama", 11434),
-    ("LM Studio", "openai-compatible", 1234),
-    ("llama.cpp", "openai-compatible", 8080),
+/// The usual local servers at their default ports, in the order of preference.
+const LOCAL_SERVERS: [(&str, &str, &str); 3] = [
+    ("Ollama", "ollama", "http://127.0.0.1:11434"),
+    ("LM Studio", "openai-compatible", "http://127.0.0.1:1234/v1"),
+    ("llama.cpp", "openai-compatible", "http://127.0.0.1:8080/v1"),
 ];
 
 /// How a provider is reached, where the operator set it.
@@ -74,10 +74,10 @@ impl EngineConfig {
             configured: EngineChoice { provider: set("TNS_PROVIDER"), model: set("TNS_MODEL") },
             overrides: ProviderOverrides::default(),
             local_servers: LOCAL_SERVERS
-                .map(|(name, provider, port)| LocalServer {
+                .map(|(name, provider, base_url)| LocalServer {
                     name,
                     provider,
-                    base_url: format!("http://127.0.0.1:{port}/v1"),
+                    base_url: base_url.to_owned(),
                 })
                 .into(),
             patience: Patience::default(),

@@ -135,10 +135,11 @@ impl Endpoint {
         }
     }
 
-    /// Returns the endpoint with a path that stands in for an absent one.
-    pub(crate) fn with_default_path(mut self, path: &str) -> Self {
-        if self.base.path() == "/" {
-            self.base.set_path(path);
+    /// Returns the endpoint with a version such as `/v1` at the end of its path, unless it is there.
+    pub(crate) fn with_version(mut self, version: &str) -> Self {
+        let path = self.base.path().trim_end_matches('/').to_owned();
+        if !path.ends_with(version) {
+            self.base.set_path(&format!("{path}{version}"));
         }
         self
     }
@@ -178,8 +179,16 @@ impl Endpoint {
     /// # Errors
     /// A key with bytes that no header holds.
     pub(crate) fn bearer(&self) -> Result<Option<HeaderValue>, EngineError> {
+        self.secret_header("Bearer ")
+    }
+
+    /// Returns the key after `prefix` as a header value that HTTP libraries do not print.
+    ///
+    /// # Errors
+    /// A key with bytes that no header holds.
+    pub(crate) fn secret_header(&self, prefix: &str) -> Result<Option<HeaderValue>, EngineError> {
         let Some(key) = &self.key else { return Ok(None) };
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret())).map_err(|_| {
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret())).map_err(|_| {
             let message = format!("{} holds characters that no key has", self.key_variable());
             EngineError { kind: EngineErrorKind::BadKey, message }
         })?;
@@ -303,9 +312,10 @@ mod tests {
         ] {
             assert_eq!(endpoint(base).url("/models").as_str(), url);
         }
-        let with_path = |base| endpoint(base).with_default_path("/v1").url("/x").path().to_owned();
-        assert_eq!(with_path("http://localhost:1"), "/v1/x");
-        assert_eq!(with_path("http://localhost:1/api/"), "/api/x");
+        let with_version = |base: &str| endpoint(base).with_version("/v1").url("/x").path().to_owned();
+        for (base, path) in [("", "/v1/x"), ("/", "/v1/x"), ("/v1/", "/v1/x"), ("/gate", "/gate/v1/x")] {
+            assert_eq!(with_version(&format!("http://localhost:1{base}")), path);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tns_server_core::engine::{Engine, OpenError};
 
 use crate::config::Access;
 use crate::http::Http;
-use crate::{compatible, offline};
+use crate::{anthropic, compatible, gemini, offline, ollama, responses};
 
 /// A provider that engines can be opened for.
 #[derive(Debug)]
@@ -27,26 +27,42 @@ pub struct Provider {
 /// Every provider, in the order in which the default is looked for.
 pub static PROVIDERS: &[Provider] = &[
     Provider {
-        id: "openai",
-        base_url: Some("https://api.openai.com/v1"),
+        id: anthropic::PROVIDER,
+        base_url: Some("https://api.anthropic.com"),
         needs_no_setup: false,
-        // A current all-round model that takes tools through Chat Completions.
-        default_model: Some("gpt-5.4"),
-        open: compatible::open_openai,
+        // Anthropic's own advice for most work, November 2026.
+        default_model: Some("claude-opus-5-5"),
+        open: anthropic::open,
     },
     Provider {
-        id: "ollama",
-        base_url: Some("http://127.0.0.1:11434/v1"),
+        id: responses::PROVIDER,
+        base_url: Some("https://api.openai.com/v1"),
+        needs_no_setup: false,
+        // OpenAI's own advice for everyday work and agents, November 2026.
+        default_model: Some("gpt-6.2-sol"),
+        open: responses::open,
+    },
+    Provider {
+        id: gemini::PROVIDER,
+        base_url: Some("https://generativelanguage.googleapis.com"),
+        needs_no_setup: false,
+        // The newest stable model that every key may use, November 2026.
+        default_model: Some("gemini-3.8-flash"),
+        open: gemini::open,
+    },
+    Provider {
+        id: ollama::PROVIDER,
+        base_url: Some("http://127.0.0.1:11434"),
         needs_no_setup: true,
         default_model: None,
-        open: compatible::open_ollama,
+        open: ollama::open,
     },
     Provider {
         id: "openai-compatible",
         base_url: None,
         needs_no_setup: false,
         default_model: None,
-        open: compatible::open_compatible,
+        open: compatible::open,
     },
     Provider {
         id: offline::PROVIDER,

@@ -22,9 +22,16 @@ pub(crate) fn note(note: &Note) -> String {
     }
 }
 
-/// Returns a tool's result as the model reads it; never empty.
+/// Returns a tool's result as the model reads it, with the word that it failed; never empty. For wires
+/// without a flag for that.
 pub(crate) fn tool_output(result: &ToolResult) -> String {
-    let output = match &result.untrusted_source {
+    let words = tool_words(result);
+    if result.is_error { format!("The tool failed:\n{words}") } else { words }
+}
+
+/// Returns a tool's result as the model reads it; never empty.
+pub(crate) fn tool_words(result: &ToolResult) -> String {
+    match &result.untrusted_source {
         _ if result.output.trim().is_empty() => "(no output)".to_owned(),
         None => result.output.clone(),
         Some(source) => format!(
@@ -32,9 +39,7 @@ pub(crate) fn tool_output(result: &ToolResult) -> String {
             escape_attribute(source),
             escape_tag(&result.output, "untrusted")
         ),
-    };
-    // Not every wire has a flag for a failed call, so the text says it.
-    if result.is_error { format!("The tool failed:\n{output}") } else { output }
+    }
 }
 
 /// Makes every tag `name` in `text`, opening or closing, however cased or spaced, plain text.

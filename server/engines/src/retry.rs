@@ -19,6 +19,8 @@ pub struct Patience {
     pub first_token: Duration,
     /// Between two reads of a stream that has begun.
     pub silence: Duration,
+    /// The same while the model is known to think and its provider keeps the thoughts to itself.
+    pub thinking: Duration,
     /// The first pause before another try where the provider names none; doubles each time.
     pub shortest_pause: Duration,
     /// The longest such pause.
@@ -33,6 +35,7 @@ impl Default for Patience {
             connect: Duration::from_secs(5),
             first_token: Duration::from_secs(120),
             silence: Duration::from_secs(60),
+            thinking: Duration::from_secs(300),
             shortest_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(8),
             longest_asked_pause: Duration::from_secs(30),
@@ -56,6 +59,8 @@ pub(crate) enum Retry {
     Soon,
     /// After the pause that the provider asked for.
     After(Duration),
+    /// At once and once, without the provider's own blocks in the history: it refuses them.
+    WithoutBlocks,
 }
 
 impl From<EngineError> for Failure {
@@ -78,7 +83,7 @@ pub(crate) enum Next {
 pub(crate) fn next(failure: Failure, tried: u32, patience: &Patience, jitter: f64) -> Next {
     let Failure { mut error, retry } = failure;
     let delay = match retry {
-        Retry::Never => return Next::GiveUp(error),
+        Retry::Never | Retry::WithoutBlocks => return Next::GiveUp(error),
         Retry::After(asked) if asked > patience.longest_asked_pause => {
             let seconds = asked.as_secs_f64().ceil();
             error.message =
@@ -152,6 +157,7 @@ mod tests {
         assert_eq!(delay(Retry::Soon, 2, 0.0), None);
         assert_eq!(delay(Retry::After(Duration::from_secs(1)), 2, 0.0), None);
         assert_eq!(delay(Retry::Never, 0, 0.0), None);
+        assert_eq!(delay(Retry::WithoutBlocks, 0, 0.0), None);
     }
 
     #[test]

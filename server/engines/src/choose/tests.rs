@@ -13,6 +13,15 @@ fn models(names: &[&str]) -> Reply {
     Reply::whole("200 OK", &json!({"object": "list", "data": data}).to_string())
 }
 
+fn tags(names: &[&str]) -> Reply {
+    let models: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+    Reply::whole("200 OK", &json!({ "models": models }).to_string())
+}
+
+fn shown() -> Reply {
+    Reply::whole("200 OK", &json!({"capabilities": ["completion", "tools"]}).to_string())
+}
+
 fn local(provider: &'static str, base_url: String) -> LocalServer {
     LocalServer { name: "Local", provider, base_url }
 }
@@ -46,8 +55,8 @@ async fn the_first_that_is_named_or_configured_wins() {
     let offline_reason = "no provider is set up and no model server answers on this machine";
     for (variables, flag, expected) in [
         (vec![], ("", ""), ("offline", "offline", offline_reason)),
-        (vec![KEY], ("", ""), ("openai", "gpt-5.4", "OPENAI_API_KEY is set")),
-        (vec![KEY, BASE], ("", ""), ("openai", "gpt-5.4", "OPENAI_API_KEY is set")),
+        (vec![KEY], ("", ""), ("openai", "gpt-6.2-sol", "OPENAI_API_KEY is set")),
+        (vec![KEY, BASE], ("", ""), ("openai", "gpt-6.2-sol", "OPENAI_API_KEY is set")),
         (
             vec![BASE, ("TNS_MODEL", "m")],
             ("", ""),
@@ -74,7 +83,7 @@ async fn the_first_that_is_named_or_configured_wins() {
         (
             vec![("PROVIDER_BASE_URL_OPENAI", "http://127.0.0.1:1/v1")],
             ("", ""),
-            ("openai", "gpt-5.4", "PROVIDER_BASE_URL_OPENAI is set"),
+            ("openai", "gpt-6.2-sol", "PROVIDER_BASE_URL_OPENAI is set"),
         ),
     ] {
         let config = EngineConfig { flag: choice(flag.0, flag.1), ..config(&variables) };
@@ -110,7 +119,7 @@ async fn a_local_server_is_found_in_order_and_only_where_nothing_is_named() {
 async fn a_server_that_lists_no_chat_model_or_is_something_else_is_passed_over() {
     let something_else = StandIn::start([Reply::whole("200 OK", "<html>")]).await;
     let embeddings = StandIn::start([models(&["text-embedding-x"])]).await;
-    let chat = StandIn::start([models(&["qwen3:4b"]), models(&["qwen3:4b"])]).await;
+    let chat = StandIn::start([tags(&["qwen3:4b"]), tags(&["qwen3:4b"]), shown()]).await;
     let local_servers = vec![
         local("openai-compatible", something_else.base_url()),
         local("openai-compatible", embeddings.base_url()),
@@ -140,7 +149,10 @@ async fn what_is_not_set_up_is_refused_with_what_to_set() {
             "openai-compatible",
             "openai-compatible is not set up here: set PROVIDER_BASE_URL_OPENAI_COMPATIBLE",
         ),
-        ("nope", "there is no provider nope; there are openai, ollama, openai-compatible, offline"),
+        (
+            "nope",
+            "there is no provider nope; there are anthropic, openai, gemini, ollama, openai-compatible, offline",
+        ),
     ] {
         assert_eq!(opened(config(&[]), &choice(asked, "m")).await, Err(message.into()));
         assert_eq!(chosen(config(&[("TNS_PROVIDER", asked)])).await, Err(message.into()));
@@ -150,19 +162,18 @@ async fn what_is_not_set_up_is_refused_with_what_to_set() {
 #[tokio::test]
 async fn a_blank_provider_is_the_default_with_the_asked_model() {
     let set = || config(&[("OPENAI_API_KEY", "k")]);
-    assert_eq!(opened(set(), &choice(" ", "")).await, Ok(("openai".into(), "gpt-5.4".into())));
+    assert_eq!(opened(set(), &choice(" ", "")).await, Ok(("openai".into(), "gpt-6.2-sol".into())));
     assert_eq!(opened(set(), &choice("", "other")).await, Ok(("openai".into(), "other".into())));
-    assert_eq!(opened(set(), &EngineChoice::default()).await, Ok(("openai".into(), "gpt-5.4".into())));
-    let message = opened(config(&[]), &choice("", "gpt-5.4")).await.unwrap_err();
-    assert!(message.starts_with("no model is set up, so there is no gpt-5.4"), "{message}");
+    assert_eq!(opened(set(), &EngineChoice::default()).await, Ok(("openai".into(), "gpt-6.2-sol".into())));
+    let message = opened(config(&[]), &choice("", "gpt-6.2-sol")).await.unwrap_err();
+    assert!(message.starts_with("no model is set up, so there is no gpt-6.2-sol"), "{message}");
 }
 
 #[tokio::test]
 async fn ollama_is_asked_for_its_models() {
-    let stand_in =
-        StandIn::start([models(&["qwen3:4b", "llama3:latest"]), models(&["qwen3:4b"]), models(&["a"])]).await;
-    // Its address is given without the path that this wire has.
-    let base = stand_in.base_url().replace("/v1", "");
+    let answers = [tags(&["qwen3:4b", "llama3:latest"]), shown(), tags(&["qwen3:4b"]), shown(), tags(&["a"])];
+    let stand_in = StandIn::start(answers).await;
+    let base = stand_in.base_url();
     let at = || config(&[("PROVIDER_BASE_URL_OLLAMA", &base)]);
     assert_eq!(
         opened(at(), &choice("ollama", "llama3")).await,
@@ -172,7 +183,7 @@ async fn ollama_is_asked_for_its_models() {
     assert_eq!(opened(at(), &first).await, Ok(("ollama".into(), "qwen3:4b".into())));
     let message = opened(at(), &choice("ollama", "b")).await.unwrap_err();
     assert!(message.contains("ollama has no model b; it has a"), "{message}");
-    assert!(stand_in.heard()[0].starts_with("GET /v1/models "));
+    assert!(stand_in.heard()[0].starts_with("GET /api/tags "));
 
     let address = nobody().await;
     let away = config(&[("PROVIDER_BASE_URL_OLLAMA", &format!("http://{address}"))]);

@@ -7,16 +7,14 @@ use serde::Deserialize;
 use tns_server_core::engine::{EngineError, EngineErrorKind, OpenError};
 use tokio::time::timeout;
 
-use super::failure;
 use crate::config::base_url_variable;
-use crate::http::{self, Endpoint, Http, one_line};
+use crate::http::{self, Endpoint, Http};
+use crate::refusal;
 
 /// How long a list of models may take; a server that is loading one answers late.
 pub(crate) const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// Most bytes of a list; OpenRouter's is the longest known, near 1 MiB.
 const MAX_LIST_BYTES: usize = 4 << 20;
-/// Most models that a message names.
-const MAX_NAMED: usize = 8;
 
 /// Parts of names of models that take pictures. The format has no way to ask a server.
 const TAKES_PICTURES: [&str; 9] =
@@ -54,7 +52,7 @@ async fn fetch(http: &Http, endpoint: &Endpoint) -> Result<Vec<String>, EngineEr
     let status = response.status();
     if !status.is_success() {
         let body = http::read_error(response).await;
-        return Err(failure::refused(endpoint, "", Some(status.as_u16()), &body));
+        return Err(refusal::refused(endpoint, "", Some(status.as_u16()), &body, refusal::usual_kind));
     }
     let body = http::read_body(response, MAX_LIST_BYTES).await;
     let listed: ModelList = serde_json::from_slice(&body).map_err(|_| EngineError {
@@ -74,35 +72,13 @@ pub(crate) fn first_chat_model(listed: &[String]) -> Option<&str> {
     listed.iter().map(String::as_str).find(|model| !model.to_ascii_lowercase().contains("embed"))
 }
 
-/// Returns the listed name of a model that is asked for; without a tag `latest` is meant.
-///
-/// # Errors
-/// [`OpenError`] that names the models there are.
-pub(super) fn find_ollama(listed: &[String], asked: &str) -> Result<String, OpenError> {
-    let latest = format!("{asked}:latest");
-    if let Some(found) =
-        [asked, &latest].into_iter().find_map(|name| listed.iter().find(|model| *model == name))
-    {
-        return Ok(found.clone());
-    }
-    let asked = one_line(asked, 64);
-    let mut there =
-        listed.iter().take(MAX_NAMED).map(|model| one_line(model, 64)).collect::<Vec<_>>().join(", ");
-    if listed.len() > MAX_NAMED {
-        there.push_str(", …");
-    }
-    Err(OpenError(if listed.is_empty() {
-        format!("ollama has no model {asked}, nor any other: run `ollama pull {asked}`")
-    } else {
-        format!("ollama has no model {asked}; it has {there}: take one, or run `ollama pull {asked}`")
-    }))
-}
-
 /// Returns the error of a server without models.
 pub(super) fn none_listed(endpoint: &Endpoint) -> OpenError {
-    let hint =
-        if endpoint.provider == "ollama" { "run `ollama pull` for one" } else { "name one with --model" };
-    OpenError(format!("{} at {} lists no model: {hint}", endpoint.provider, endpoint.address()))
+    OpenError(format!(
+        "{} at {} lists no model: name one with --model",
+        endpoint.provider,
+        endpoint.address()
+    ))
 }
 
 /// Whether a model's name says that it takes pictures.
@@ -123,22 +99,6 @@ mod tests {
     fn embedding_models_are_not_chosen() {
         assert_eq!(first_chat_model(&listed(&["text-Embedding-nomic", "qwen3:4b"])), Some("qwen3:4b"));
         assert_eq!(first_chat_model(&listed(&["nomic-embed-text"])), None);
-    }
-
-    #[test]
-    fn an_unknown_model_is_refused_with_those_there_are() {
-        let models = listed(&["qwen3:4b", "llama3.2:latest"]);
-        assert_eq!(find_ollama(&models, "qwen3:4b"), Ok("qwen3:4b".into()));
-        assert_eq!(find_ollama(&models, "llama3.2"), Ok("llama3.2:latest".into()));
-        let OpenError(message) = find_ollama(&models, "qwen3").unwrap_err();
-        assert_eq!(
-            message,
-            "ollama has no model qwen3; it has qwen3:4b, llama3.2:latest: take one, or run `ollama pull qwen3`"
-        );
-        let OpenError(message) = find_ollama(&[], "x").unwrap_err();
-        assert_eq!(message, "ollama has no model x, nor any other: run `ollama pull x`");
-        let OpenError(message) = find_ollama(&vec!["m".to_owned(); MAX_NAMED + 1], "x").unwrap_err();
-        assert_eq!(message.matches("m, ").count(), MAX_NAMED, "{message}");
     }
 
     #[test]

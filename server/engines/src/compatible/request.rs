@@ -4,24 +4,13 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tns_server_core::engine::{Effort, StepRequest};
-use tns_server_core::message::{Image, ModelMessage, ModelRole, Part, ToolCall, ToolResult};
+use tns_server_core::message::{ModelMessage, ModelRole, Part};
 use tns_server_core::tool::ToolSpec;
 
 use crate::render;
-
-/// Most characters of a tool's name that providers take.
-const MAX_NAME: usize = 64;
-
-/// Where providers of one format differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// OpenAI's own service.
-    OpenAi,
-    /// Everybody else's.
-    Plain,
-}
+use crate::step::outgoing;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -31,8 +20,6 @@ struct Body<'a> {
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,12 +103,7 @@ struct OfferedFunction<'a> {
 ///
 /// # Errors
 /// When a value can't be written as JSON.
-pub(super) fn build(
-    request: &StepRequest,
-    model: &str,
-    dialect: Dialect,
-    accepts_images: bool,
-) -> serde_json::Result<Vec<u8>> {
+pub(super) fn build(request: &StepRequest, model: &str, accepts_images: bool) -> serde_json::Result<Vec<u8>> {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.trim().is_empty() {
         messages.push(Message::System { content: &request.system });
@@ -132,17 +114,12 @@ pub(super) fn build(
             ModelRole::Assistant => add_assistant(&mut messages, message)?,
         }
     }
-    let (max_completion_tokens, max_tokens) = match dialect {
-        Dialect::OpenAi => (request.max_output_tokens, None),
-        Dialect::Plain => (None, request.max_output_tokens),
-    };
     serde_json::to_vec(&Body {
         model,
         messages,
         tools: request.tools.iter().map(|spec| tool(spec)).collect(),
-        reasoning_effort: reasoning_effort(request, model, dialect),
-        max_completion_tokens,
-        max_tokens,
+        reasoning_effort: request.effort.map(effort_word),
+        max_tokens: request.max_output_tokens,
         temperature: request.temperature,
         stream: true,
         stream_options: StreamOptions { include_usage: true },
@@ -160,16 +137,15 @@ fn add_user<'a>(
         let block = match part {
             Part::ToolResult(result) => {
                 let content = render::tool_output(result);
-                messages.push(Message::Tool { tool_call_id: result_id(result), content });
+                messages.push(Message::Tool { tool_call_id: outgoing::result_id(result), content });
                 continue;
             }
             Part::Text(text) => Block::Text { text: Cow::Borrowed(text) },
             Part::Note(note) => Block::Text { text: Cow::Owned(render::note(note)) },
-            Part::Image(image) if accepts_images => Block::ImageUrl { image_url: data_url(image) },
-            Part::Image(Image { mime, .. }) => {
-                let text = format!("(A picture, {mime}, is left out: this model takes none.)");
-                Block::Text { text: Cow::Owned(text) }
+            Part::Image(image) if accepts_images => {
+                Block::ImageUrl { image_url: ImageUrl { url: outgoing::data_url(image) } }
             }
+            Part::Image(image) => Block::Text { text: Cow::Owned(outgoing::picture_left_out(image)) },
             // A call is the model's; as the user's words it can only be told.
             Part::ToolCall(call) => Block::Text { text: Cow::Owned(serde_json::to_string(call)?) },
         };
@@ -205,10 +181,10 @@ fn add_assistant<'a>(messages: &mut Vec<Message<'a>>, message: &'a ModelMessage)
         match part {
             Part::Text(text) => content.push_str(text),
             Part::ToolCall(call) => tool_calls.push(Call {
-                id: call_id(call),
+                id: outgoing::call_id(call),
                 r#type: "function",
                 function: CalledFunction {
-                    name: wire_name(&call.name),
+                    name: outgoing::tool_name(&call.name),
                     arguments: serde_json::to_string(&call.args)?,
                 },
             }),
@@ -223,62 +199,18 @@ fn add_assistant<'a>(messages: &mut Vec<Message<'a>>, message: &'a ModelMessage)
     Ok(())
 }
 
-fn call_id(call: &ToolCall) -> &str {
-    call.provider_id.as_deref().unwrap_or(call.id.as_str())
-}
-
-fn result_id(result: &ToolResult) -> &str {
-    result.provider_id.as_deref().unwrap_or(result.call.as_str())
-}
-
-fn data_url(image: &Image) -> ImageUrl {
-    ImageUrl { url: format!("data:{};base64,{}", image.mime, image.data) }
-}
-
-/// Returns a name as providers take it; a model may have called what was never offered.
-fn wire_name(name: &str) -> Cow<'_, str> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(fits) {
-        return Cow::Borrowed(name);
-    }
-    let name: String = name.chars().take(MAX_NAME).map(|c| if fits(c) { c } else { '_' }).collect();
-    Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
-}
-
 fn tool(spec: &ToolSpec) -> Tool<'_> {
-    let parameters = parameters(&spec.schema);
+    let parameters = outgoing::parameters(&spec.schema);
     let function = OfferedFunction { name: &spec.name, description: &spec.description, parameters };
     Tool { r#type: "function", function }
 }
 
-/// Returns a schema whose root is an object with `properties`, without which some servers refuse it.
-fn parameters(schema: &Value) -> Cow<'_, Value> {
-    if schema.get("type").is_some_and(|kind| kind == "object")
-        && schema.get("properties").is_some_and(Value::is_object)
-    {
-        return Cow::Borrowed(schema);
-    }
-    let mut root = schema.as_object().cloned().unwrap_or_default();
-    root.insert("type".to_owned(), Value::from("object"));
-    if !root.get("properties").is_some_and(Value::is_object) {
-        root.insert("properties".to_owned(), Value::Object(Map::new()));
-    }
-    Cow::Owned(Value::Object(root))
-}
-
-/// OpenAI refuses an effort beside tools on this wire from gpt-5.2 on, and from gpt-5.6 on wants it
-/// switched off in so many words.
-fn reasoning_effort(request: &StepRequest, model: &str, dialect: Dialect) -> Option<&'static str> {
-    let minor = model.strip_prefix("gpt-5.").map(|rest| rest.split('-').next().unwrap_or(rest));
-    let minor = minor.and_then(|minor| minor.parse::<u32>().ok()).unwrap_or_default();
-    if dialect == Dialect::OpenAi && !request.tools.is_empty() && minor >= 2 {
-        return (minor >= 6).then_some("none");
-    }
-    request.effort.map(|effort| match effort {
+fn effort_word(effort: Effort) -> &'static str {
+    match effort {
         Effort::Low => "low",
         Effort::Medium => "medium",
         Effort::High => "high",
-    })
+    }
 }
 
 #[cfg(test)]

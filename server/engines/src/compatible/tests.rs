@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tns_server_core::engine::{EngineChoice, Engines, StepOutcome, StepStop, StepUsage};
+use tns_server_core::engine::{
+    EngineChoice, EngineErrorKind, Engines, StepEvent, StepOutcome, StepStop, StepUsage,
+};
 use tns_server_core::message::{ModelMessage, ModelRole, Part};
 
 use super::*;
@@ -26,12 +29,12 @@ fn quick() -> Patience {
 
 async fn engine(base_url: &str, patience: Patience) -> Arc<dyn Engine> {
     let config = EngineConfig::from_env(|name| match name {
-        "PROVIDER_BASE_URL_OPENAI" => Some(base_url.to_owned()),
-        "OPENAI_API_KEY" => Some(KEY.to_owned()),
+        "PROVIDER_BASE_URL_OPENAI_COMPATIBLE" => Some(base_url.to_owned()),
+        "OPENAI_COMPATIBLE_API_KEY" => Some(KEY.to_owned()),
         _ => None,
     });
     let registry = EngineRegistry::new(EngineConfig { patience, ..config });
-    let choice = EngineChoice { provider: Some("openai".into()), model: Some("m".into()) };
+    let choice = EngineChoice { provider: Some("openai-compatible".into()), model: Some("m".into()) };
     registry.open(&choice).await.unwrap()
 }
 
@@ -127,7 +130,7 @@ async fn an_overloaded_provider_is_tried_three_times_in_all() {
     let stand_in = StandIn::start([busy(), busy(), Reply::stream(&format!("{HI}{STOP}"))]).await;
     let events = run_at(&stand_in, quick()).await;
     let waits = events.iter().filter(|event| {
-        matches!(event, Ok(StepEvent::Waiting { reason, .. }) if reason == "openai is down or overloaded (HTTP 503): busy")
+        matches!(event, Ok(StepEvent::Waiting { reason, .. }) if reason == "openai-compatible is down or overloaded (HTTP 503): busy")
     });
     assert_eq!(waits.count(), 2);
     assert_eq!(events[2..], hi());
@@ -244,7 +247,7 @@ async fn nothing_is_sent_before_a_step_is_polled() {
 async fn an_address_where_nothing_listens_is_named_at_once() {
     let address = nobody().await;
     let events = run(&*engine(&format!("http://{address}/v1"), quick()).await).await;
-    let message = format!("can't reach openai at {address} (connection refused); is it running?");
+    let message = format!("can't reach openai-compatible at {address} (connection refused); is it running?");
     assert_eq!(events, [Err(EngineError { kind: EngineErrorKind::Unavailable, message })]);
 }
 

@@ -1,49 +1,20 @@
 //! Streams as real servers send them, cut at every byte; no network.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tns_protocol::ToolCallId;
+use tns_server_core::engine::StepEvent;
+use tns_server_core::message::{Part, ToolCall};
 
 use super::*;
+use crate::step::playback::{self, Decoded};
+use crate::step::reply::{MAX_ARGUMENT_DEPTH, MAX_CALLS, MAX_REPLY_BYTES, UNNAMED};
 
-type Decoded = Result<(Vec<StepEvent>, StepOutcome), (Vec<StepEvent>, StreamFault)>;
-
-/// Decodes writes and an end of the connection. Ids are counted.
 fn decode<'a>(writes: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
-    let mut decoder = StreamDecoder::default();
-    let mut events = Events::new();
-    let mut decoded = Ok(Progress::More);
-    for bytes in writes {
-        decoded = decoder.push(bytes, &mut events);
-        if decoded != Ok(Progress::More) {
-            break;
-        }
-    }
-    let ended = decoded.and_then(|progress| match progress {
-        Progress::More => decoder.end(&mut events),
-        Progress::Done => Ok(()),
-    });
-    let mut count = 0;
-    let outcome = ended.and_then(|()| {
-        decoder.finish("asked", || {
-            count += 1;
-            ToolCallId::parse(format!("call_{count}"))
-        })
-    });
-    let mut shown: Vec<StepEvent> = Vec::new();
-    for event in events {
-        shown.push(event);
-    }
-    outcome.map(|outcome| (shown.clone(), outcome)).map_err(|fault| (shown, fault))
+    playback::decode(StreamDecoder::new("asked"), writes)
 }
 
-/// Decodes a body in one piece, and checks that every cut in two and single bytes give the same.
 fn decode_every_cut(body: &[u8]) -> Decoded {
-    let whole = decode([body]);
-    for cut in 0..=body.len() {
-        let (head, tail) = body.split_at(cut);
-        assert_eq!(decode([head, tail]), whole, "cut at {cut}");
-    }
-    assert_eq!(decode(body.chunks(1)), whole, "byte by byte");
-    whole
+    playback::decode_every_cut(|| StreamDecoder::new("asked"), body)
 }
 
 fn event(delta: &Value) -> String {
@@ -345,12 +316,12 @@ fn an_event_that_is_no_json_is_a_fault() {
 #[test]
 fn an_answer_that_comes_whole_is_read() {
     let mut events = Events::new();
-    let mut decoder = StreamDecoder::default();
+    let mut decoder = StreamDecoder::new("asked");
     let body = json!({"model": "m", "choices": [{"index": 1}, {"index": 0, "message": {"role": "assistant", "content": "hi"},
         "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 2}});
     assert_eq!(decoder.whole(&body.to_string(), &mut events), Ok(()));
     assert_eq!(events, [text("hi")]);
-    let mut decoder = StreamDecoder::default();
+    let mut decoder = StreamDecoder::new("asked");
     assert_eq!(decoder.whole("{\"object\":\"list\"}", &mut events), Err(StreamFault::Incomplete));
 }
 

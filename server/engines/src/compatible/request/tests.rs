@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tns_protocol::{DocumentId, ToolCallId};
-use tns_server_core::message::{Note, Passage};
+use tns_server_core::message::{Image, Note, Passage, ToolCall, ToolResult};
 
 use super::*;
 
@@ -56,12 +56,12 @@ fn spec(schema: Value) -> Arc<ToolSpec> {
     Arc::new(ToolSpec { name: "echo".into(), description: "Says it again.".into(), schema })
 }
 
-fn built(request: &StepRequest, model: &str, dialect: Dialect, accepts_images: bool) -> Value {
-    serde_json::from_slice(&build(request, model, dialect, accepts_images).unwrap()).unwrap()
+fn built(request: &StepRequest, accepts_images: bool) -> Value {
+    serde_json::from_slice(&build(request, "m", accepts_images).unwrap()).unwrap()
 }
 
 fn messages(messages: Vec<ModelMessage>) -> Value {
-    built(&request(messages), "m", Dialect::Plain, false)["messages"].take()
+    built(&request(messages), false)["messages"].take()
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_whole_request_has_this_form() {
         max_output_tokens: Some(100),
         temperature: Some(0.7),
     };
-    let body = String::from_utf8(build(&request, "m", Dialect::Plain, false).unwrap()).unwrap();
+    let body = String::from_utf8(build(&request, "m", false).unwrap()).unwrap();
     let expected = json!({
         "model": "m",
         "messages": [
@@ -130,80 +130,26 @@ fn no_empty_text_is_sent() {
 }
 
 #[test]
-fn a_name_that_was_never_offered_is_made_to_fit() {
-    let sent = |name: &str| {
-        let sent = messages(vec![user(vec![text("go")]), model(vec![call("c", None, name, &json!({}))])]);
-        sent[1]["tool_calls"][0]["function"]["name"].as_str().unwrap().to_owned()
-    };
-    assert_eq!(sent("mcp_a-b"), "mcp_a-b");
-    assert_eq!(sent("a.b/ü"), "a_b__");
-    assert_eq!(sent(""), "_");
-    assert_eq!(sent(&"x".repeat(65)).len(), 64);
-}
-
-#[test]
 fn pictures_go_to_models_that_take_them() {
     let picture = Part::Image(Image { mime: "image/png".into(), data: "QUJD".into() });
     let request = request(vec![user(vec![text("What is it?"), picture])]);
     assert_eq!(
-        built(&request, "m", Dialect::Plain, true)["messages"][0]["content"],
+        built(&request, true)["messages"][0]["content"],
         json!([
             {"type": "text", "text": "What is it?"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
         ])
     );
     assert_eq!(
-        built(&request, "m", Dialect::Plain, false)["messages"][0]["content"],
+        built(&request, false)["messages"][0]["content"],
         "What is it?\n\n(A picture, image/png, is left out: this model takes none.)"
     );
-}
-
-#[test]
-fn every_schema_has_an_object_with_properties_at_its_root() {
-    for (schema, sent) in [
-        (json!({"type": "object", "properties": {}}), json!({"type": "object", "properties": {}})),
-        (json!({"type": "object"}), json!({"type": "object", "properties": {}})),
-        (json!({}), json!({"type": "object", "properties": {}})),
-        (json!(true), json!({"type": "object", "properties": {}})),
-        (
-            json!({"type": ["object"], "properties": null, "x": 1}),
-            json!({"type": "object", "properties": {}, "x": 1}),
-        ),
-    ] {
-        assert_eq!(*parameters(&schema), sent);
-    }
-}
-
-#[test]
-fn openai_gets_its_own_limit_and_no_effort_beside_tools() {
-    let mut request = StepRequest {
-        tools: Arc::from([spec(json!({}))]),
-        effort: Some(Effort::Low),
-        max_output_tokens: Some(9),
-        ..request(vec![user(vec![text("go")])])
-    };
-    let effort = |request: &StepRequest, model, dialect| {
-        built(request, model, dialect, false)["reasoning_effort"].clone()
-    };
-    assert_eq!(built(&request, "gpt-5.4", Dialect::OpenAi, false)["max_completion_tokens"], 9);
-    for (model, dialect, sent) in [
-        ("gpt-5.4", Dialect::OpenAi, Value::Null),
-        ("gpt-5.4-mini", Dialect::OpenAi, Value::Null),
-        ("gpt-5.6-terra", Dialect::OpenAi, json!("none")),
-        ("gpt-5.1", Dialect::OpenAi, json!("low")),
-        ("gpt-5-mini", Dialect::OpenAi, json!("low")),
-        ("gpt-5.6", Dialect::Plain, json!("low")),
-    ] {
-        assert_eq!(effort(&request, model, dialect), sent, "{model}");
-    }
-    request.tools = Arc::from([]);
-    assert_eq!(effort(&request, "gpt-5.6", Dialect::OpenAi), json!("low"));
 }
 
 #[test]
 fn the_same_step_gives_the_same_bytes() {
     let step =
         request(vec![user(vec![text("go")]), model(vec![call("c", None, "t", &json!({"b": 1, "a": 2}))])]);
-    let body = || build(&step, "m", Dialect::OpenAi, true).unwrap();
+    let body = || build(&step, "m", true).unwrap();
     assert_eq!(body(), body());
 }

@@ -1,5 +1,6 @@
 //! What a refusal means, read from its body first and its status second: a 429 may be an empty
-//! account, a 400 a conversation that is too long. Every text is one line that says what to do.
+//! account, a 400 a conversation that is too long. Every text is one line that says what to do. The
+//! usual table fits most providers; a wire that differs decides first (`Wire::kind`).
 
 use std::time::Duration;
 
@@ -11,19 +12,27 @@ use crate::http::Endpoint;
 
 /// What a body says, whatever its form.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
-    /// Code and type, in lower case.
-    tags: String,
-    message: String,
+pub(crate) struct Said {
+    /// Code, type, status and the reasons among Google's details, in lower case.
+    pub(crate) tags: String,
+    /// The provider's words, as they came; not fit to be shown as they are.
+    pub(crate) message: String,
     /// A status that stands in the body.
     status: Option<u16>,
 }
 
 /// Returns the error for a refused request, or for an error in place of a reply (`status` is `None`).
-pub(super) fn refused(endpoint: &Endpoint, model: &str, status: Option<u16>, body: &str) -> EngineError {
+/// `kind` says what it means; [`usual_kind`] fits most providers.
+pub(crate) fn refused(
+    endpoint: &Endpoint,
+    model: &str,
+    status: Option<u16>,
+    body: &str,
+    kind: impl FnOnce(Option<u16>, &Said) -> EngineErrorKind,
+) -> EngineError {
     let said = Said::read(body);
     let status = status.or(said.status);
-    let kind = classify(status, &said);
+    let kind = kind(status, &said);
     let detail = match endpoint.detail(&said.message) {
         detail if detail.is_empty() => "it gave no reason".to_owned(),
         detail => detail,
@@ -63,7 +72,7 @@ pub(super) fn refused(endpoint: &Endpoint, model: &str, status: Option<u16>, bod
 }
 
 /// Returns the error for an address that serves web pages.
-pub(super) fn web_page(endpoint: &Endpoint) -> EngineError {
+pub(crate) fn web_page(endpoint: &Endpoint) -> EngineError {
     let message = format!(
         "{} at {} answers with a web page; check {}, which often ends in /v1",
         endpoint.provider,
@@ -74,14 +83,15 @@ pub(super) fn web_page(endpoint: &Endpoint) -> EngineError {
 }
 
 /// Returns the pause that a body asks for: Google's `retryDelay`, such as `2s`.
-pub(super) fn asked_pause(body: &str) -> Option<Duration> {
+pub(crate) fn asked_pause(body: &str) -> Option<Duration> {
     let value: Value = serde_json::from_str(body).ok()?;
     let details = first(&value).get("error")?.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
-fn classify(status: Option<u16>, said: &Said) -> EngineErrorKind {
+/// Returns what a refusal means with most providers.
+pub(crate) fn usual_kind(status: Option<u16>, said: &Said) -> EngineErrorKind {
     let tagged = |parts: &[&str]| parts.iter().any(|part| said.tags.contains(part));
     let words = said.message.to_ascii_lowercase();
     let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
@@ -138,7 +148,10 @@ impl Said {
         let text = |name: &str| error.get(name).or_else(|| outer.get(name)).and_then(words);
         let message =
             error.as_str().map(str::to_owned).or_else(|| text("message")).or_else(|| text("detail"));
-        let tags = ["code", "type", "status"].into_iter().filter_map(text).collect::<Vec<_>>().join(" ");
+        let reasons = error.get("details").and_then(Value::as_array).into_iter().flatten();
+        let reasons = reasons.filter_map(|detail| detail.get("reason")?.as_str().map(str::to_owned));
+        let tags = ["code", "type", "status"].into_iter().filter_map(text).chain(reasons);
+        let tags = tags.collect::<Vec<_>>().join(" ");
         let number = error.get("code").or_else(|| error.get("status"));
         Self {
             tags: tags.to_ascii_lowercase(),

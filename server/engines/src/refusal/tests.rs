@@ -5,7 +5,7 @@ use super::*;
 fn read(status: Option<u16>, body: &str) -> (EngineErrorKind, String) {
     let endpoint =
         Endpoint::new("openai", "https://api.example.org/v1", Some("test-key-123".into())).unwrap();
-    let error = refused(&endpoint, "m", status, body);
+    let error = refused(&endpoint, "m", status, body, usual_kind);
     (error.kind, error.message)
 }
 
@@ -19,6 +19,12 @@ fn bodies_are_read_before_the_status() {
         (Some(401), error("invalid_api_key", "Incorrect API key"), BadKey),
         (Some(403), error("unsupported_country", "Country not supported"), BadKey),
         (Some(400), error("API_KEY_INVALID", "API key not valid"), BadKey),
+        (
+            Some(400),
+            "{\"error\":{\"code\":400,\"status\":\"INVALID_ARGUMENT\",\"details\":[{\"@type\":\"x\"},{\"reason\":\"API_KEY_INVALID\"}]}}"
+                .into(),
+            BadKey,
+        ),
         (Some(429), error("insufficient_quota", "You exceeded your quota"), NoCredit),
         (Some(429), error("credit_balance_exhausted", "No credit"), NoCredit),
         (Some(402), "{\"error\":{\"message\":\"Insufficient Balance\"}}".into(), NoCredit),
@@ -95,7 +101,7 @@ fn messages_are_one_line_that_says_what_to_do() {
     }
     let keyless = Endpoint::new("openai-compatible", "http://127.0.0.1:1", None).unwrap();
     assert_eq!(
-        refused(&keyless, "m", Some(401), "").message,
+        refused(&keyless, "m", Some(401), "", usual_kind).message,
         "openai-compatible wants a key: set OPENAI_COMPATIBLE_API_KEY"
     );
 }

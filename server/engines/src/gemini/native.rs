@@ -1,0 +1,127 @@
+//! The parts of an answer that must go back as they came: those with a thought signature, which newer
+//! models demand of a turn's calls, and calls with the provider's own ids. Pure; it keeps the
+//! provider's JSON text and never writes a signature of its own.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tns_server_core::message::{ModelMessage, Native, Part};
+
+use super::PROVIDER;
+use super::event;
+use super::name::{from_wire, to_wire};
+
+/// What is kept of one answer. Signatures are of no use to another model, hence its name.
+#[derive(Serialize, Deserialize)]
+struct Kept<'a> {
+    model: String,
+    #[serde(borrow)]
+    parts: Vec<&'a RawValue>,
+}
+
+/// Collects the parts of an answer while it comes.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    parts: Vec<Block>,
+    /// Something in it can't be said in our own words.
+    is_needed: bool,
+}
+
+#[derive(Debug)]
+enum Block {
+    /// Unsigned text, however many events brought it.
+    Text(String),
+    AsItCame(Box<RawValue>),
+}
+
+#[derive(Serialize)]
+struct TextPart<'a> {
+    text: &'a str,
+}
+
+impl Blocks {
+    /// Adds a part. Unsigned reasoning is left out: nothing is ever read from it again.
+    pub(super) fn add(&mut self, raw: &RawValue, part: &event::Part<'_>) {
+        let signed = part.thought_signature.as_deref().is_some_and(|signature| !signature.is_empty());
+        if signed || part.function_call.is_some() {
+            self.is_needed |= signed || part.function_call.as_ref().is_some_and(|call| call.id.is_some());
+            self.parts.push(Block::AsItCame(raw.to_owned()));
+            return;
+        }
+        let text = part.text.as_deref().unwrap_or_default();
+        if part.thought == Some(true) || text.is_empty() {
+            return;
+        }
+        match self.parts.last_mut() {
+            Some(Block::Text(last)) => last.push_str(text),
+            _ => self.parts.push(Block::Text(text.to_owned())),
+        }
+    }
+
+    /// Returns what to keep of the answer of `model`, where anything must be.
+    ///
+    /// # Errors
+    /// When it can't be written as JSON.
+    pub(super) fn into_native(self, model: &str) -> serde_json::Result<Option<Native>> {
+        if !self.is_needed {
+            return Ok(None);
+        }
+        let parts = self.parts.into_iter().map(|block| match block {
+            Block::Text(text) => serde_json::value::to_raw_value(&TextPart { text: &text }),
+            Block::AsItCame(raw) => Ok(raw),
+        });
+        let parts = parts.collect::<serde_json::Result<Vec<_>>>()?;
+        let kept = Kept { model: model.to_owned(), parts: parts.iter().map(AsRef::as_ref).collect() };
+        let blocks = Arc::from(serde_json::value::to_raw_value(&kept)?);
+        Ok(Some(Native { provider: PROVIDER.to_owned(), blocks }))
+    }
+}
+
+/// A model's turn as it came.
+#[derive(Debug)]
+pub(super) struct Replay<'a> {
+    pub(super) parts: Vec<&'a RawValue>,
+    /// The provider's ids of its calls, in order.
+    pub(super) ids: Vec<Option<String>>,
+}
+
+/// Returns the kept parts of a turn, if they are this model's and say exactly what the turn says.
+pub(super) fn replay<'a>(message: &'a ModelMessage, model: &str) -> Option<Replay<'a>> {
+    let mut replay = Replay { parts: Vec::new(), ids: Vec::new() };
+    let (mut text, mut names) = (String::new(), Vec::new());
+    for native in &message.native {
+        let kept =
+            (native.provider == PROVIDER).then(|| serde_json::from_str::<Kept<'a>>(native.blocks.get()));
+        let kept = kept?.ok().filter(|kept| kept.model == model)?;
+        for raw in kept.parts {
+            let part: event::Part<'_> = serde_json::from_str(raw.get()).ok()?;
+            if let Some(call) = part.function_call {
+                names.push(from_wire(call.name.as_deref().unwrap_or_default()).to_owned());
+                replay.ids.push(call.id);
+            } else if part.thought != Some(true) {
+                text.push_str(part.text.as_deref().unwrap_or_default());
+            }
+            replay.parts.push(raw);
+        }
+    }
+    let same = !replay.parts.is_empty() && text == said(message) && names == called(message);
+    same.then_some(replay)
+}
+
+fn said(message: &ModelMessage) -> String {
+    let texts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_str()),
+        Part::Image(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Note(_) => None,
+    });
+    texts.collect()
+}
+
+fn called(message: &ModelMessage) -> Vec<String> {
+    let names = message.parts.iter().filter_map(|part| match part {
+        // As a name stands after its way over the wire.
+        Part::ToolCall(call) => Some(from_wire(&to_wire(&call.name)).to_owned()),
+        Part::Text(_) | Part::Image(_) | Part::ToolResult(_) | Part::Note(_) => None,
+    });
+    names.collect()
+}

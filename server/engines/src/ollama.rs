@@ -1,0 +1,100 @@
+//! Ollama's own API: `/api/chat`, whose answer comes as lines of JSON. The request is built in
+//! `request`, the answer decoded in `decoder`; `models` asks which models there are, `abilities` tells
+//! what one can do, `thought` keeps its reasoning. Wire format: <https://docs.ollama.com/api>.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
+use tns_server_core::engine::{Engine, EngineError, EngineErrorKind, OpenError, StepRequest};
+
+use crate::http::Endpoint;
+use crate::provider::{Opened, Opening};
+use crate::refusal::{Said, usual_kind};
+use crate::step::{Decoder, RemoteEngine, Target, Wire, WireRequest, unwritable};
+
+mod abilities;
+mod decoder;
+mod line;
+pub(crate) mod models;
+mod request;
+mod thought;
+
+use abilities::Abilities;
+use decoder::LineDecoder;
+
+/// The provider's id.
+pub(crate) const PROVIDER: &str = "ollama";
+
+/// Where Ollama speaks another provider's format; addresses are often given with it.
+const COMPATIBLE_PATH: &str = "/v1";
+
+/// Ollama's wire, with what the model can do.
+#[derive(Debug)]
+struct Ollama {
+    abilities: Abilities,
+}
+
+/// An Ollama server. The model is checked here, since Ollama would only say so mid-reply.
+pub(crate) fn open(opening: Opening) -> Opened {
+    async move {
+        let base = opening.access.base_url.as_deref().or(opening.provider.base_url).unwrap_or_default();
+        let endpoint = Endpoint::new(PROVIDER, own_base(base), opening.access.key)?;
+        let refused = |error: EngineError| OpenError(error.message);
+        let listed = models::list(&opening.http, &endpoint, models::ASK_LIMIT).await.map_err(refused)?;
+        let model = match &opening.model {
+            Some(asked) => models::find(&listed, asked)?,
+            None => models::first(&listed).map(str::to_owned).ok_or_else(|| {
+                OpenError(format!("ollama at {} has no model: run `ollama pull` for one", endpoint.address()))
+            })?,
+        };
+        let abilities = models::abilities(&opening.http, &endpoint, &model).await.map_err(refused)?;
+        if !abilities.tools {
+            tracing::warn!(model, "this model takes no tools; its agent only talks");
+        }
+        let target = Target { endpoint, model, accepts_images: abilities.pictures };
+        Ok(Arc::new(RemoteEngine::new(target, opening.http, Ollama { abilities })) as Arc<dyn Engine>)
+    }
+    .boxed()
+}
+
+/// Returns the address of Ollama's own API.
+pub(crate) fn own_base(base: &str) -> &str {
+    let base = base.trim().trim_end_matches('/');
+    base.strip_suffix(COMPATIBLE_PATH).unwrap_or(base)
+}
+
+impl Wire for Ollama {
+    fn request(&self, target: &Target, step: &StepRequest) -> Result<WireRequest, EngineError> {
+        let body = request::build(step, &target.model, &self.abilities);
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/x-ndjson"));
+        if let Some(bearer) = target.endpoint.bearer()? {
+            headers.insert(AUTHORIZATION, bearer);
+        }
+        Ok(WireRequest {
+            url: target.endpoint.url("/api/chat"),
+            headers,
+            body: body.map_err(|error| unwritable(&error))?.into(),
+        })
+    }
+
+    fn decoder(&self, target: &Target) -> Box<dyn Decoder> {
+        Box::new(LineDecoder::new(&target.model))
+    }
+
+    fn kind(&self, status: Option<u16>, said: &Said) -> EngineErrorKind {
+        let words = said.message.to_ascii_lowercase();
+        if words.contains("context length") {
+            return EngineErrorKind::ContextOverflow;
+        }
+        // Comes as a failure of the server, but would come again.
+        if words.contains("system memory") || words.contains("out of memory") {
+            return EngineErrorKind::Provider;
+        }
+        usual_kind(status, said)
+    }
+}
+
+#[cfg(test)]
+mod tests;
