@@ -243,7 +243,15 @@ mod tests {
 
     #[test]
     fn scripts_and_emoji_stay_whole() {
-        for text in ["職員 näh שלום", "👩\u{200d}💻", "می\u{200c}خواهم", "e\u{301}"] {
+        for text in [
+            "職員 näh שלום",
+            "👩\u{200d}💻",
+            "❤\u{fe0f}\u{200d}🔥 🏳\u{fe0f}\u{200d}🌈 1\u{fe0f}\u{20e3} ☎\u{fe0e}",
+            "👩🏽\u{200d}❤\u{fe0f}\u{200d}👨🏿 🇯🇵",
+            "葛\u{e0100}",
+            "می\u{200c}خواهم",
+            "e\u{301}",
+        ] {
             assert_eq!(clean(text), text);
         }
     }

@@ -24,8 +24,9 @@ use crate::server::lock::Lock;
 use crate::signals::Signals;
 use crate::workspace::Folder;
 
-/// Time that the holder of the lock has to say where it listens.
-const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time that the holder of the lock has to say where it listens, or to let go: one that stops takes up to
+/// five seconds for the turns that still run.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(6);
 /// Pause between two looks; the holder of the lock starts within a few of them.
 const DISCOVERY_PAUSE: Duration = Duration::from_millis(20);
 /// Time that the server has to see that a command's own connection is closed.
@@ -129,27 +130,46 @@ async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, 
         return Ok((Attached { url: url.clone(), launched: false, _presence: None }, None));
     }
     let dir = DataDir::open(context.globals.data_dir.as_deref())?;
-    let deadline = Instant::now() + DISCOVERY_TIMEOUT;
-    loop {
-        if let Some(lock) = Lock::take(&dir)? {
+    match find(&dir).await? {
+        Found::Free(lock) => {
             let config = in_process(&dir, launch)?;
             let owned = Owned::start(&dir, lock, config).await?;
             let attached = Attached { url: owned.url().to_owned(), launched: true, _presence: None };
-            return Ok((attached, Some(owned)));
+            Ok((attached, Some(owned)))
         }
-        let found = Discovery::read(&dir);
+        Found::Served { url, presence } => {
+            Ok((Attached { url, launched: false, _presence: Some(presence) }, None))
+        }
+    }
+}
+
+/// Who has a data folder.
+enum Found {
+    /// Nobody had it: this process has it now.
+    Free(Lock),
+    /// A server that takes connections; `presence` keeps it from leaving.
+    Served { url: String, presence: (Client, Events) },
+}
+
+/// Looks until the folder is free or its server answers.
+async fn find(dir: &DataDir) -> anyhow::Result<Found> {
+    let deadline = Instant::now() + DISCOVERY_TIMEOUT;
+    loop {
+        if let Some(lock) = Lock::take(dir)? {
+            return Ok(Found::Free(lock));
+        }
+        let found = Discovery::read(dir);
         if let Some(found) = &found
             && found.answers().await
         {
             let config = ClientConfig { url: found.url.clone(), reconnect: Reconnect::Never };
             // A server that is just stopping refuses, and soon lets go of the lock.
             if let Ok(Ok(presence)) = tokio::time::timeout_at(deadline, Client::connect(config)).await {
-                let url = found.url.clone();
-                return Ok((Attached { url, launched: false, _presence: Some(presence) }, None));
+                return Ok(Found::Served { url: found.url.clone(), presence });
             }
         }
         if Instant::now() >= deadline {
-            return Err(unanswered(&dir, found.as_ref()).into());
+            return Err(unanswered(dir, found.as_ref()).into());
         }
         tokio::time::sleep(DISCOVERY_PAUSE).await;
     }
@@ -200,7 +220,7 @@ pub(crate) fn exec_helper() -> anyhow::Result<ExecHelper> {
 /// A server that did not start, told as it stands.
 fn not_started(error: &StartError) -> Stop {
     let exit = match error {
-        StartError::NotLoopback(_) | StartError::Root(..) | StartError::Engine(_) => Exit::Usage,
+        StartError::NotLoopback(_) | StartError::Folder(..) | StartError::Engine(_) => Exit::Usage,
         StartError::PortTaken(_) | StartError::Listen(..) | StartError::Store(_) => Exit::Unreachable,
     };
     Stop::new(exit, error.to_string())
@@ -287,5 +307,38 @@ impl Owned {
         }
         drop(connections);
         self.drain(signals).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longest that a server takes to stop.
+    const SHUTDOWN: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_is_taken_as_soon_as_a_server_that_stops_lets_go_of_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = DataDir::open(Some(&parent.path().join("data"))).unwrap();
+        let lock = Lock::take(&dir).unwrap().unwrap();
+        let begun = Instant::now();
+        let stopping = async {
+            tokio::time::sleep(SHUTDOWN).await;
+            drop(lock);
+        };
+        let (found, ()) = tokio::join!(find(&dir), stopping);
+        assert!(matches!(found.unwrap(), Found::Free(_)));
+        assert!(begun.elapsed() <= SHUTDOWN + 2 * DISCOVERY_PAUSE, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_that_says_nothing_is_named() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = DataDir::open(Some(&parent.path().join("data"))).unwrap();
+        let _lock = Lock::take(&dir).unwrap().unwrap();
+        let Err(error) = find(&dir).await else { panic!("the folder is held") };
+        let holder = format!("process {}", std::process::id());
+        assert!(error.to_string().contains(&holder), "{error}");
     }
 }

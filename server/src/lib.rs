@@ -9,7 +9,7 @@ mod gateway;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,14 +52,17 @@ pub enum StartError {
     )]
     NotLoopback(IpAddr),
     /// Another program has the port.
-    #[error("port {0} is taken by another program; choose another with --port, or 0 for a free one")]
+    #[error(
+        "port {0} is taken; choose another with --port, or 0 for a free one; if a tns server has it, use it with \
+         --server http://127.0.0.1:{0}"
+    )]
     PortTaken(u16),
     /// Listening failed.
     #[error("listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
-    /// A root is no folder.
-    #[error("root {0}: {1}")]
-    Root(PathBuf, io::Error),
+    /// A root or the data folder is not there.
+    #[error("folder {0}: {1}")]
+    Folder(PathBuf, io::Error),
     /// The store could not be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -111,7 +114,8 @@ impl Server {
         let knowledge = KnowledgeEngine::open(Some(&config.data_dir.join(INDEX)), store.clone());
         let knowledge = Arc::new(knowledge);
         let parts = Parts { store: store.clone(), documents: store, knowledge, engines, engine };
-        Self::serve(config, parts, listeners).await
+        let data_dir = canonical(&config.data_dir).await?;
+        Self::serve(config, parts, listeners, Some(data_dir)).await
     }
 
     /// Starts a server over given parts; the data folder is not used.
@@ -120,24 +124,32 @@ impl Server {
     /// [`StartError`]; nothing is left running.
     pub async fn start_with(config: ServerConfig, parts: Parts) -> Result<RunningServer, StartError> {
         let listeners = listen(&config).await?;
-        Self::serve(config, parts, listeners).await
+        Self::serve(config, parts, listeners, None).await
     }
 
     async fn serve(
         config: ServerConfig,
         parts: Parts,
         listeners: Vec<TcpListener>,
+        data_dir: Option<PathBuf>,
     ) -> Result<RunningServer, StartError> {
         let ended = recovery::end_open_turns(parts.store.as_ref()).await?;
         if ended > 0 {
             tracing::warn!(turns = ended, "turns that a crash left open were ended");
         }
+        let address = listeners[0]
+            .local_addr()
+            .map_err(|error| StartError::Listen(SocketAddr::new(config.bind, config.port), error))?;
         let mut roots = Vec::with_capacity(config.roots.len());
         for root in &config.roots {
-            let canonical = tokio::fs::canonicalize(root).await;
-            roots.push(canonical.map_err(|error| StartError::Root(root.clone(), error))?);
+            roots.push(canonical(root).await?);
         }
-        let tools = ToolsConfig { shell_limit: config.shell_limit, ..ToolsConfig::new(config.exec_helper) };
+        let tools = ToolsConfig {
+            shell_limit: config.shell_limit,
+            control_port: Some(address.port()),
+            data_dir,
+            ..ToolsConfig::new(config.exec_helper)
+        };
         let tools: Vec<Arc<dyn Tool>> = tns_server_tools::builtin(tools);
         let deps = SessionDeps {
             store: parts.store,
@@ -149,9 +161,6 @@ impl Server {
             limits: config.limits,
             unsandboxed: config.unsandboxed,
         };
-        let address = listeners[0]
-            .local_addr()
-            .map_err(|error| StartError::Listen(SocketAddr::new(config.bind, config.port), error))?;
         let gateway = Arc::new(Gateway::new(deps, roots, parts.engine));
         let acceptor = Acceptor::new(gateway::router(gateway.clone(), Door::new(address.port())));
         let mut tasks = JoinSet::new();
@@ -232,6 +241,10 @@ impl RunningServer {
         let _ = tokio::time::timeout(LAST_CALL, last).await;
         self.tasks.abort_all();
     }
+}
+
+async fn canonical(folder: &Path) -> Result<PathBuf, StartError> {
+    tokio::fs::canonicalize(folder).await.map_err(|error| StartError::Folder(folder.to_owned(), error))
 }
 
 async fn engines(config: &ServerConfig) -> Result<(Arc<dyn Engines>, EngineLabel), StartError> {

@@ -7,8 +7,13 @@ use serde_json::json;
 use tns_tests::http;
 use tns_tests::provider::{ModelServer, Reply, call_body};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_tungstenite::{connect_async, tungstenite};
 
 use crate::binary::{Home, children_of, processes_with, until};
+
+/// How long a stop may take on a busy machine; five seconds are promised on an idle one.
+const STOPPED: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn the_first_line_names_version_address_and_engine() {
@@ -43,7 +48,7 @@ async fn sigterm_ends_a_running_tool_and_leaves_no_child() {
     assert_eq!(u16::from(socket.closed().await.expect("a close").code), 1001);
     let (status, _) = server.ended().await;
     assert_eq!(status.code(), Some(0));
-    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < STOPPED, "{:?}", asked.elapsed());
     assert_eq!(processes_with(&format!("sleep {seconds}")), [] as [u32; 0]);
 }
 
@@ -57,22 +62,45 @@ async fn a_second_signal_stops_at_once() {
     socket.expect("token").await;
     server.signal(Signal::SIGTERM);
     until("it drains", || server.log().contains("stopping")).await;
+    server.signal(Signal::SIGTERM);
+    let (status, _) = server.ended().await;
+    assert_eq!(status.code(), Some(0));
+    // A drain would wait for the reply, which never ends, then tell its end and close the socket in form.
+    assert_eq!(socket.closed().await, None);
+}
+
+#[tokio::test]
+async fn connections_that_come_while_it_stops_do_not_hold_it() {
+    let home = Home::new();
+    let server = home.serve(&[]).await;
+    let address = format!("ws://{}/chat", server.address());
+    let mut clients = JoinSet::new();
+    for _ in 0..8 {
+        let address = address.clone();
+        // Each comes again and again, until nobody listens any more.
+        clients.spawn(async move {
+            while !matches!(connect_async(&address).await, Err(tungstenite::Error::Io(_))) {}
+        });
+    }
+    let socket = server.socket().await;
     let asked = Instant::now();
     server.signal(Signal::SIGTERM);
     let (status, _) = server.ended().await;
     assert_eq!(status.code(), Some(0));
-    // A drain alone takes three seconds here, since the reply never ends.
-    assert!(asked.elapsed() < Duration::from_millis(2_500), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < STOPPED, "{:?}", asked.elapsed());
+    clients.join_all().await;
+    drop(socket);
 }
 
 #[tokio::test]
 async fn it_stops_when_nothing_is_asked_for_a_while() {
     let home = Home::new();
-    let server = home.serve(&["--idle-timeout", "300ms"]).await;
+    let server = home.serve(&["--idle-timeout", "2s"]).await;
     let socket = server.socket().await;
     let url = server.url().to_owned();
-    // Somebody is there: it stays, however long nothing is said.
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    // Somebody is there: it stays, however long nothing is said. Only time can show that, and more of it than
+    // meant changes nothing.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert_eq!(http::get(url.strip_prefix("http://").unwrap(), "/health/live").await.status, 200);
     drop(socket);
     let log = server.log();

@@ -1,10 +1,11 @@
 //! Commands at the same time: one of them has the data folder and serves it, the others join.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use tns_tests::provider::{ModelServer, Reply};
+use tns_tests::provider::{ModelServer, Reply, text_body};
 use tokio::task::JoinSet;
 
 use crate::binary::{Home, finish, signal_to, until};
@@ -109,11 +110,54 @@ async fn an_approval_of_one_command_is_answered_by_another_client() {
             socket.send("s", "kb_list", json!({})).await;
             break socket.expect("tool_approve_request").await["toolCallId"].as_str().unwrap().to_owned();
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert!(!home.has("made"));
     socket.decide("s", &call, "approve").await;
     let ran = finish(child).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(home.has("made"));
+}
+
+#[tokio::test]
+async fn an_interrupt_stops_the_own_turn_only() {
+    // It writes while the other one waits, and would for longer than the test takes.
+    let reply = Reply::slow(text_body(&vec!["word "; 10_000]), Duration::from_millis(5));
+    let model = ModelServer::start([reply]).await;
+    let home = Home::with_model(&model);
+    let server = home.serve(&[]).await;
+    let rest = server.rest();
+    let id = tns_tests::session("s");
+    let first = home.command(&["run", "first", "--session", "s"]).spawn().unwrap();
+    until("the model is asked", || !model.requests().is_empty()).await;
+    let second = home.command(&["run", "second", "--session", "s", "--json"]).spawn().unwrap();
+    let waits = |event: &serde_json::Value| event["message"] == "second" && event["queued"] == true;
+    while !rest.events(&id, 0).await.unwrap().events.iter().any(waits) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+
+    signal_to(second.id().unwrap(), Signal::SIGINT);
+    let ran = finish(second).await;
+    let report = ran.json();
+    assert_eq!((ran.code, &report["exit"], &report["text"]), (Some(130), &json!(130), &json!("")), "{ran:?}");
+    assert_eq!(ran.complaints().len(), 1, "{ran:?}");
+    assert!(ran.complaints()[0].contains("waits behind another turn"), "{ran:?}");
+    assert!(rest.session(&id).await.unwrap().running);
+
+    signal_to(first.id().unwrap(), Signal::SIGINT);
+    let ran = finish(first).await;
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert!(ran.stdout.starts_with("word word"), "{ran:?}");
+    // What waited is answered now.
+    let mut socket = server.socket().await;
+    loop {
+        let events = rest.events(&id, 0).await.unwrap().events;
+        if events.iter().any(|event| event["type"] == "done") {
+            let ends: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+            assert_eq!(ends.iter().filter(|end| **end == "interrupted").count(), 1, "{ends:?}");
+            break;
+        }
+        // Whoever joins lets a waiting message begin.
+        socket.settle("s").await;
+    }
 }

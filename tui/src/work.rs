@@ -73,9 +73,7 @@ impl Work {
             let _ = report.send(Msg::Loaded(outcome)).await;
         });
     }
-}
 
-impl Work {
     /// Hands what was queued to the connection; what can't be handed over within a second is given up.
     pub(crate) async fn finish(self) {
         let Self { outbox, outcomes, mut sender, .. } = self;

@@ -1,39 +1,36 @@
 //! `tns run`: one question, its answer on standard output, and an exit code that tells how it went.
 
 mod asker;
+mod conversation;
 mod printer;
 mod prompt;
+mod standing;
 mod turn;
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use serde::Serialize;
-use tns_client::{Reconnect, Rest};
+use tns_client::Reconnect;
 use tns_protocol::agent::AgentAdd;
-use tns_protocol::approval::{AutonomyLevel, Decision, Risk, SetAutonomy, ToolApprove, ToolApproveRequest};
-use tns_protocol::chat::{Cancel, Chat, StopReason, Usage};
+use tns_protocol::approval::{AutonomyLevel, Risk, SetAutonomy, ToolApproveRequest};
+use tns_protocol::chat::Chat;
 use tns_protocol::rest::SessionDetail;
-use tns_protocol::{
-    AgentId, ClientMessageId, MessageId, Seq, ServerFrame, ServerMessage, SessionId, encode_server,
-};
+use tns_protocol::{AgentId, ClientMessageId, ServerMessage};
 use tokio::time::Instant;
 
 use crate::args::parse_positive_duration;
 use crate::commands::agents;
 use crate::commands::exchange::Line;
-use crate::commands::run::asker::{Answer, Asker};
+use crate::commands::run::asker::Asker;
+use crate::commands::run::conversation::{Conversation, Started};
 use crate::commands::run::printer::{Format, Printer};
-use crate::commands::run::turn::{Call, Owner, Step, Turn};
+use crate::commands::run::standing::Standing;
+use crate::commands::run::turn::{Owner, Turn};
 use crate::exit::{Exit, Stop};
 use crate::server::{Attached, Launch};
-use crate::signals::Signals;
 use crate::workspace::Folder;
 use crate::{Context, logging, server, workspace};
-
-/// Time that a cancelled turn has to say what it used.
-const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// Ask once and print the answer
 ///
@@ -89,23 +86,6 @@ fn parse_level(text: &str) -> Result<AutonomyLevel, String> {
         .ok_or_else(|| "must be full-auto, supervised, cautious or manual".into())
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Report<'a> {
-    session_id: &'a SessionId,
-    text: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stop_reason: Option<StopReason>,
-    tool_calls: &'a [Call],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exit: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-}
-
 pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
     let prompt = prompt::read(args.prompt.as_deref(), context)?.ok_or_else(|| {
         Stop::usage("there is no prompt; give one as in `tns run 'what is here?'` or on standard input")
@@ -139,28 +119,19 @@ fn ask(args: Args, prompt: String, context: &Context) -> anyhow::Result<()> {
             prepared = prepared => prepared.map_err(|_| timed_out())??,
             () = signals.next() => return Err(Stop::silent(Exit::Interrupted).into()),
         };
+        let message = ClientMessageId::parse(uuid::Uuid::now_v7().to_string())?;
         let chat = Chat {
             message: prompt,
             agent_id: agent.or(chosen),
-            client_message_id: Some(ClientMessageId::parse(uuid::Uuid::now_v7().to_string())?),
+            client_message_id: Some(message.clone()),
             ..Chat::default()
         };
-        let owner = if fresh { Owner::Whole } else { Owner::Shared { turn: None } };
-        let mut conversation = Conversation {
-            context,
-            rest: line.client.rest().clone(),
-            line,
-            asker,
-            // A turn of somebody else may still be running: its text is told apart at its end only.
-            printer: Printer::new(format(context, &args), session.running),
-            turn: Turn::new(owner),
-            started: Started {
-                session: session.id,
-                head: session.head_seq,
-                message: chat.client_message_id.clone(),
-            },
-        };
-        conversation.run(chat, deadline, signals).await
+        let owner = if fresh { Owner::Whole } else { Owner::Shared(Standing::Absent) };
+        // A turn of somebody else may still be running: its text is told apart at its end only.
+        let printer = Printer::new(format(context, &args), session.running);
+        let started = Started { session: session.id, head: session.head_seq, message };
+        let turn = Turn::new(owner);
+        Conversation::new(context, line, asker, printer, turn, started).run(chat, deadline, signals).await
     })
 }
 
@@ -224,200 +195,6 @@ async fn prepare(
         None
     };
     Ok((line, session, fresh, agent))
-}
-
-/// Where this run began in the session's log, and how to find its turn there.
-struct Started {
-    session: SessionId,
-    head: Seq,
-    message: Option<ClientMessageId>,
-}
-
-/// One run, from the question to the end of its turn.
-struct Conversation<'a> {
-    context: &'a Context,
-    rest: Rest,
-    line: Line,
-    asker: Asker,
-    printer: Printer,
-    turn: Turn,
-    started: Started,
-}
-
-/// Why the run is ending before its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    Signal,
-    Timeout,
-}
-
-impl Conversation<'_> {
-    async fn run(
-        &mut self,
-        chat: Chat,
-        deadline: Option<Instant>,
-        signals: &mut Signals,
-    ) -> anyhow::Result<()> {
-        self.line.client.send(&self.started.session, chat).await?;
-        let result = self.follow(deadline, signals).await;
-        if result.is_err() {
-            // Nobody will read the answer any more. The connection, or the output, may be what failed: then
-            // these fail too, and the first error is the one to tell.
-            let _ = self.line.client.send(&self.started.session, Cancel::default()).await;
-            let _ = self.printer.finish(&self.context.out);
-        }
-        self.line.client.close().await;
-        let stopping = result?;
-        self.conclude(stopping)
-    }
-
-    /// Follows the turn to its end, or until it had its time to end after a signal or the timeout.
-    async fn follow(
-        &mut self,
-        deadline: Option<Instant>,
-        signals: &mut Signals,
-    ) -> anyhow::Result<Option<Stopping>> {
-        let mut stopping = None;
-        let mut until = far(deadline);
-        while !self.turn.ended() {
-            tokio::select! {
-                frame = self.line.next() => self.take(frame?).await?,
-                answer = self.asker.answer(&self.context.out) => self.reply(answer?).await?,
-                () = signals.next() => match stopping {
-                    Some(_) => return Ok(Some(Stopping::Signal)),
-                    None => {
-                        stopping = Some(Stopping::Signal);
-                        until = self.cancel().await?;
-                    }
-                },
-                () = tokio::time::sleep_until(until) => match stopping {
-                    Some(_) => return Ok(stopping),
-                    None => {
-                        stopping = Some(Stopping::Timeout);
-                        until = self.cancel().await?;
-                    }
-                },
-            }
-        }
-        Ok(stopping)
-    }
-
-    /// Asks the server to end the turn; returns when the waiting for that ends.
-    async fn cancel(&mut self) -> anyhow::Result<Instant> {
-        self.asker.forget_all(&self.context.out);
-        self.line.client.send(&self.started.session, Cancel::default()).await?;
-        Ok(Instant::now() + CANCEL_GRACE)
-    }
-
-    /// Takes a frame and those that have arrived behind it; text is written once for all of them.
-    async fn take(&mut self, first: ServerFrame) -> anyhow::Result<()> {
-        let mut next = Some(first);
-        while let Some(frame) = next {
-            if frame.session_id.as_ref().is_none_or(|session| *session == self.started.session) {
-                self.find_turn(&frame).await?;
-                if self.printer.format() == Format::JsonLines {
-                    self.context.out.json_text(&format!("{}\n", encode_server(&frame)))?;
-                }
-                for step in self.turn.take(frame) {
-                    self.act(step).await?;
-                }
-            }
-            next = if self.turn.ended() { None } else { self.line.try_next() };
-        }
-        self.printer.flush(&self.context.out)
-    }
-
-    /// In a session of several clients, finds out which turn answers this run's message.
-    async fn find_turn(&mut self, frame: &ServerFrame) -> anyhow::Result<()> {
-        if frame.turn_id.is_none() || !self.turn.is_unknown() {
-            return Ok(());
-        }
-        let Started { session, head, message } = &self.started;
-        let mut after = *head;
-        loop {
-            let page = self.rest.events(session, after).await.context("read the session's log")?;
-            if let Some(turn) = page.events.iter().find_map(|event| turn_of(event, message.as_ref()?)) {
-                self.turn.own(turn);
-                return Ok(());
-            }
-            match page.events.last().and_then(|event| event.get("seq")?.as_u64()) {
-                Some(last) if page.more && last > after => after = last,
-                Some(_) | None => return Ok(()),
-            }
-        }
-    }
-
-    async fn act(&mut self, step: Step) -> anyhow::Result<()> {
-        match step {
-            Step::Text(text) => self.printer.text(&text),
-            Step::Discard => self.printer.discard(),
-            Step::Note(text) => {
-                self.printer.flush(&self.context.out)?;
-                self.context.out.note(&text);
-            }
-            Step::Ask(request) => {
-                self.printer.flush(&self.context.out)?;
-                if let Some(answer) = self.asker.ask(*request, &self.context.out) {
-                    self.reply(answer).await?;
-                }
-            }
-            Step::Settled(call) => self.asker.settled(&call, &self.context.out),
-        }
-        Ok(())
-    }
-
-    async fn reply(&mut self, answer: Answer) -> anyhow::Result<()> {
-        let Answer { call, decision, reason } = answer;
-        if decision == Decision::Reject {
-            self.turn.refused(&call);
-        }
-        let message = ToolApprove {
-            tool_call_id: call,
-            decision: decision.as_str().to_owned(),
-            reason,
-            edited_args: None,
-        };
-        Ok(self.line.client.send(&self.started.session, message).await?)
-    }
-
-    /// Prints the end and says how the run went.
-    fn conclude(&mut self, stopping: Option<Stopping>) -> anyhow::Result<()> {
-        let (exit, message) = match (stopping, self.turn.verdict()) {
-            (Some(Stopping::Signal), _) => (Some(Exit::Interrupted), Some("interrupted".to_owned())),
-            (Some(Stopping::Timeout), _) => (Some(Exit::Limit), Some(timed_out().to_string())),
-            (None, Some((exit, message))) => (Some(exit), Some(message)),
-            (None, None) => (None, None),
-        };
-        if self.printer.format() == Format::Json {
-            let done = self.turn.done();
-            self.context.out.json(&Report {
-                session_id: &self.started.session,
-                text: self.turn.text(),
-                usage: done.map(|done| done.usage),
-                stop_reason: done.and_then(|done| done.stop_reason),
-                tool_calls: self.turn.calls(),
-                exit: exit.map(Exit::code),
-                error: message.as_deref(),
-            })?;
-        } else {
-            self.printer.finish(&self.context.out)?;
-        }
-        match (exit, message) {
-            (Some(exit), Some(message)) => Err(Stop::new(exit, message).into()),
-            (Some(exit), None) => Err(Stop::silent(exit).into()),
-            (None, _) => Ok(()),
-        }
-    }
-}
-
-/// Returns the turn that a stored event begins, if it is the user's message with this id.
-fn turn_of(event: &serde_json::Value, message: &ClientMessageId) -> Option<MessageId> {
-    if event.get("type")?.as_str()? != "user_message"
-        || event.get("clientMessageId")?.as_str()? != message.as_str()
-    {
-        return None;
-    }
-    MessageId::parse(event.get("messageId")?.as_str()?).ok()
 }
 
 /// The lines of a request as a person reads them before deciding.

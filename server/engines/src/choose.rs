@@ -70,7 +70,8 @@ pub(crate) async fn find(config: &EngineConfig, http: &Arc<Http>) -> Result<Foun
         return Ok(Found { model: any_model.or(local.model), ..local });
     }
     let reason = "no provider is set up and no model server answers on this machine".to_owned();
-    found(config, find_provider(offline::PROVIDER)?, None, reason)
+    // A model that was asked for and that nobody serves is an error there, never silently another one.
+    found(config, find_provider(offline::PROVIDER)?, any_model, reason)
 }
 
 fn found(

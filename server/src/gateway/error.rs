@@ -108,6 +108,8 @@ impl From<JsonRejection> for ApiError {
 
 impl From<QueryRejection> for ApiError {
     fn from(rejection: QueryRejection) -> Self {
-        Self::invalid(rejection.body_text())
+        // The reader's own preface says nothing to a person.
+        let text = rejection.body_text();
+        Self::invalid(text.rsplit("query string: ").next().unwrap_or(&text))
     }
 }

@@ -19,9 +19,9 @@ use serde_json::json;
 use tns_server_core::tool::{Args, Rating, Tool, ToolOutcome, ToolRun, ToolSpec, Workspace};
 use tokio_util::sync::CancellationToken;
 
-use crate::guard::Place;
+use crate::guard::{Bounds, OwnFolder, Place};
 use crate::read::rate_reading;
-use crate::{args, blocking, guard, output};
+use crate::{args, blocking, blocking_rating, guard, output};
 use tns_server_core::visible;
 
 /// Longest pattern, in characters.
@@ -51,6 +51,7 @@ const MAX_DEPTH: usize = 64;
 /// Searches text.
 pub(crate) struct Grep {
     spec: Arc<ToolSpec>,
+    own: OwnFolder,
 }
 
 #[derive(Debug, Deserialize)]
@@ -75,7 +76,7 @@ fn default_results() -> usize {
 }
 
 impl Grep {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(own: OwnFolder) -> Self {
         let properties = json!({
             "pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS,
                 "description": "A regular expression in Rust's syntax; no look-around, no back-references."},
@@ -96,6 +97,7 @@ impl Grep {
                         .to_owned(),
                 schema: args::closed_object(properties, &["pattern"]),
             }),
+            own,
         }
     }
 }
@@ -110,7 +112,8 @@ impl Tool for Grep {
         match args::parse::<GrepArgs>(args) {
             Ok(args) => {
                 let verb = format!("search for {} in", visible::one_line(&args.pattern));
-                rate_reading(&verb, &args.path, workspace)
+                let bounds = self.own.bounds(workspace);
+                blocking_rating("grep", move || rate_reading(&verb, &args.path, &bounds)).await
             }
             Err(problem) => args::unreadable("grep", problem),
         }
@@ -124,11 +127,10 @@ impl Tool for Grep {
         let cancel = run.cancel.child_token();
         let _stop = cancel.clone().drop_guard();
         let until = Until { cancel, deadline: Instant::now() + run.limit, limit: run.limit };
-        blocking(move || {
-            match Search::new(&args, until).and_then(|search| search.run(&args, &run.workspace)) {
-                Ok(text) => ToolOutcome::ok(output::cap(text)),
-                Err(problem) => ToolOutcome::error(problem),
-            }
+        let bounds = self.own.bounds(&run.workspace);
+        blocking(move || match Search::new(&args, until).and_then(|search| search.run(&args, &bounds)) {
+            Ok(text) => ToolOutcome::ok(output::cap(text)),
+            Err(problem) => ToolOutcome::error(problem),
         })
         .await
     }
@@ -190,23 +192,28 @@ impl Search {
         })
     }
 
-    fn run(mut self, args: &GrepArgs, workspace: &Workspace) -> Result<String, String> {
+    fn run(mut self, args: &GrepArgs, bounds: &Bounds) -> Result<String, String> {
         let fail = |problem: String| format!("can't search {}: {problem}", visible::one_line(&args.path));
-        let place = guard::place(&args.path, workspace.root()).map_err(fail)?;
+        let root = bounds.root();
+        let place = guard::place(&args.path, root).map_err(fail)?;
         // What is walked is the real folder; its files are opened beneath it without following links.
         let (base, start) = match &place {
-            Place::Inside(relative) => {
-                (workspace.root().to_owned(), guard::real_path(workspace.root(), relative).map_err(fail)?)
-            }
+            Place::Inside(relative) => (root.to_owned(), guard::real_path(bounds, relative).map_err(fail)?),
             Place::Outside(path) => {
                 (std::fs::canonicalize(path).map_err(|error| fail(guard::problem(&error)))?, "".into())
             }
         };
         if base.join(&start).is_dir() {
-            let named_secret = guard::is_secret(place.path());
-            self.folder(&base, &start, named_secret)?;
+            // What the call itself names is what it was approved for.
+            let names_secret = guard::is_secret(place.path());
+            let names_own = bounds.owns(&place.absolute(root));
+            let skips = |relative: &Path| {
+                (guard::is_secret(relative) && !names_secret)
+                    || (bounds.owns(&base.join(relative)) && !names_own)
+            };
+            self.folder(&base, &start, skips)?;
         } else {
-            let file = guard::open_file(&place, workspace.root()).map_err(fail)?;
+            let file = guard::open_file(&place, bounds).map_err(fail)?;
             if file.metadata().is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES) {
                 return Err(fail(format!("it has more than {MAX_FILE_BYTES} bytes")));
             }
@@ -215,7 +222,7 @@ impl Search {
         Ok(self.report())
     }
 
-    fn folder(&mut self, base: &Path, start: &Path, named_secret: bool) -> Result<(), String> {
+    fn folder(&mut self, base: &Path, start: &Path, skips: impl Fn(&Path) -> bool) -> Result<(), String> {
         let walk = WalkBuilder::new(base.join(start))
             .hidden(false)
             .follow_links(false)
@@ -233,8 +240,7 @@ impl Search {
                 continue;
             }
             let Ok(relative) = entry.path().strip_prefix(base) else { continue };
-            let skipped = guard::is_secret(relative) && !named_secret;
-            if skipped || !self.glob.as_ref().is_none_or(|glob| glob.is_match(relative)) {
+            if skips(relative) || !self.glob.as_ref().is_none_or(|glob| glob.is_match(relative)) {
                 continue;
             }
             let Ok(file) = guard::open_listed(base, relative) else { continue };

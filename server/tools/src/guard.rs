@@ -5,18 +5,16 @@
 //! that appears between the rating and the run makes the run fail instead of leading it astray.
 //! This module reads and writes no content.
 
+mod bounds;
 mod names;
 mod open;
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use tns_protocol::approval::RiskClass;
-
+pub(crate) use bounds::{Bounds, OwnFolder};
 pub(crate) use names::{is_protected, is_secret};
-pub(crate) use open::{
-    Folder, open_file, open_folder, open_listed, problem, real_path, resolve, sorted_names,
-};
+pub(crate) use open::{Folder, open_file, open_folder, open_listed, problem, real_path, sorted_names};
 
 /// Longest path that is taken, in bytes: Linux's `PATH_MAX`.
 pub(crate) const MAX_PATH_BYTES: usize = 4096;
@@ -86,65 +84,17 @@ fn flatten(path: &Path) -> PathBuf {
     flat
 }
 
-/// What reading or writing a place would be, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    /// The class.
-    pub(crate) class: RiskClass,
-    /// One plain sentence.
-    pub(crate) reason: String,
-}
-
-impl Verdict {
-    fn new(class: RiskClass, reason: impl Into<String>) -> Self {
-        Self { class, reason: reason.into() }
-    }
-}
-
-/// Rates reading a place, with symbolic links followed as they stand now.
-pub(crate) fn rate_read(place: &Place, root: &Path) -> Verdict {
-    let Place::Inside(relative) = place else {
-        return Verdict::new(RiskClass::Sensitive, "it reads outside the workspace");
-    };
-    if is_secret(relative) {
-        return Verdict::new(RiskClass::Sensitive, "the name looks like that of a secret");
-    }
-    match resolve(root, relative) {
-        Ok(Place::Outside(_)) => {
-            Verdict::new(RiskClass::Sensitive, "a symbolic link leads it outside the workspace")
-        }
-        Ok(Place::Inside(real)) if is_secret(&real) => {
-            Verdict::new(RiskClass::Sensitive, "a symbolic link leads it to what looks like a secret")
-        }
-        Ok(Place::Inside(_)) | Err(_) => Verdict::new(RiskClass::ReadOnly, "it reads inside the workspace"),
-    }
-}
-
-/// Rates writing a file at a place, with symbolic links followed as they stand now.
-pub(crate) fn rate_write(place: &Place, root: &Path) -> Verdict {
-    let Place::Inside(relative) = place else {
-        return Verdict::new(RiskClass::Destructive, "it writes outside the workspace");
-    };
-    if protected(root, relative) {
-        return Verdict::new(RiskClass::Destructive, "it writes to a protected name");
-    }
-    match open::resolve_for_write(root, relative) {
-        Ok(Place::Outside(_)) => {
-            Verdict::new(RiskClass::Destructive, "a symbolic link leads it outside the workspace")
-        }
-        Ok(Place::Inside(real)) if protected(root, &real) => {
-            Verdict::new(RiskClass::Destructive, "a symbolic link leads it to a protected name")
-        }
-        Ok(Place::Inside(_)) | Err(_) => Verdict::new(RiskClass::Write, "it writes inside the workspace"),
-    }
-}
-
 /// Opens the folder that a file is to be written in, making the folders that are missing, and returns it
 /// with the file's name.
 ///
 /// # Errors
-/// One line for the model. A link may not make the write worse than the path's text says.
-pub(crate) fn open_for_write(place: &Place, root: &Path) -> Result<(Folder, OsString), String> {
+/// One line for the model. A link may not make the write worse than the path's text says, and nothing is
+/// written to the server's own data.
+pub(crate) fn open_for_write(place: &Place, bounds: &Bounds) -> Result<(Folder, OsString), String> {
+    let root = bounds.root();
+    if bounds.would_write_own(place) {
+        return Err(OWN_DATA.to_owned());
+    }
     let name = place.path().file_name().ok_or("the path names a folder, not a file")?.to_owned();
     let folder = match place {
         Place::Outside(path) => {
@@ -157,6 +107,10 @@ pub(crate) fn open_for_write(place: &Place, root: &Path) -> Result<(Folder, OsSt
                 Place::Inside(real) => real,
                 Place::Outside(_) => return Err(LEAVES.to_owned()),
             };
+            // The folders that are opened below have no links, so this holds for what is written.
+            if bounds.owns(&root.join(&real)) {
+                return Err(OWN_DATA.to_owned());
+            }
             if protected(root, &real) && !protected(root, relative) {
                 return Err("a symbolic link leads it to a protected name; give the real path".to_owned());
             }
@@ -174,6 +128,9 @@ pub(crate) fn open_for_write(place: &Place, root: &Path) -> Result<(Folder, OsSt
 fn protected(root: &Path, relative: &Path) -> bool {
     is_protected(relative) || open::git_folder(root).is_some_and(|git| relative.starts_with(git))
 }
+
+/// What is said where a write would change what the server keeps.
+const OWN_DATA: &str = "the server's own data is not written by tools";
 
 /// What is said where a link leads out.
 const LEAVES: &str = "the path leaves the workspace through a symbolic link; give the real path";

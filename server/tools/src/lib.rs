@@ -24,7 +24,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tns_server_core::tool::{Tool, ToolOutcome};
+use tns_server_core::tool::{Rating, Tool, ToolOutcome};
+
+use guard::OwnFolder;
 
 pub use check::SchemaCheck;
 pub use shell::rating::rate_command;
@@ -48,22 +50,29 @@ pub struct ToolsConfig {
     pub exec_helper: ExecHelper,
     /// Longest run of a shell line.
     pub shell_limit: Duration,
+    /// The port that this server listens on: a shell line that talks to it is an escalation, as is one that
+    /// talks to the usual port.
+    pub control_port: Option<u16>,
+    /// The folder with the server's own data, absolute and canonical: secret to read, never written by the
+    /// file tools, wherever it lies.
+    pub data_dir: Option<PathBuf>,
 }
 
 impl ToolsConfig {
-    /// Returns the defaults with a helper.
+    /// Returns the defaults with a helper: no port but the usual one, no data folder.
     pub fn new(exec_helper: ExecHelper) -> Self {
-        Self { exec_helper, shell_limit: DEFAULT_SHELL_LIMIT }
+        Self { exec_helper, shell_limit: DEFAULT_SHELL_LIMIT, control_port: None, data_dir: None }
     }
 }
 
 /// Returns every built-in tool; a new one is a line here.
 pub fn builtin(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
+    let own = OwnFolder::new(config.data_dir.clone());
     vec![
-        Arc::new(read::FileRead::new()),
-        Arc::new(write::FileWrite::new()),
-        Arc::new(list::ListDir::new()),
-        Arc::new(grep::Grep::new()),
+        Arc::new(read::FileRead::new(own.clone())),
+        Arc::new(write::FileWrite::new(own.clone())),
+        Arc::new(list::ListDir::new(own.clone())),
+        Arc::new(grep::Grep::new(own)),
         Arc::new(shell::Shell::new(config)),
     ]
 }
@@ -73,6 +82,14 @@ async fn blocking(work: impl FnOnce() -> ToolOutcome + Send + 'static) -> ToolOu
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a tool stopped unexpectedly");
         ToolOutcome::error("the tool stopped unexpectedly; this is a defect of the server")
+    })
+}
+
+/// Rates on a thread that may wait for disks. What can't be rated is a call that nobody can judge.
+async fn blocking_rating(tool: &'static str, work: impl FnOnce() -> Rating + Send + 'static) -> Rating {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        tracing::error!(tool, %error, "rating a call stopped unexpectedly");
+        args::unreadable(tool, "the call could not be looked at".to_owned())
     })
 }
 

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde_json::json;
 use tns_server_core::tool::{Args, Rating, Tool, ToolOutcome, ToolRun, ToolSpec, Workspace};
 
+use crate::guard::{Bounds, OwnFolder};
 use crate::read::rate_reading;
-use crate::{args, blocking, guard, output};
+use crate::{args, blocking, blocking_rating, guard, output};
 use tns_server_core::visible;
 
 /// Most entries that are shown.
@@ -24,6 +25,7 @@ const MAX_SCANNED: usize = 100_000;
 /// Lists a folder.
 pub(crate) struct ListDir {
     spec: Arc<ToolSpec>,
+    own: OwnFolder,
 }
 
 #[derive(Debug, Deserialize)]
@@ -37,7 +39,7 @@ fn root() -> String {
 }
 
 impl ListDir {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(own: OwnFolder) -> Self {
         let properties = json!({
             "path": {"type": "string", "minLength": 1, "maxLength": guard::MAX_PATH_BYTES,
                 "description": "The folder, relative to the workspace root or absolute; the root if absent."},
@@ -51,6 +53,7 @@ impl ListDir {
                 ),
                 schema: args::closed_object(properties, &[]),
             }),
+            own,
         }
     }
 }
@@ -63,7 +66,10 @@ impl Tool for ListDir {
 
     async fn rate(&self, args: &Args, workspace: &Workspace) -> Rating {
         match args::parse::<ListArgs>(args) {
-            Ok(args) => rate_reading("list", &args.path, workspace),
+            Ok(args) => {
+                let bounds = self.own.bounds(workspace);
+                blocking_rating("list_dir", move || rate_reading("list", &args.path, &bounds)).await
+            }
             Err(problem) => args::unreadable("list_dir", problem),
         }
     }
@@ -73,7 +79,8 @@ impl Tool for ListDir {
             Ok(args) => args,
             Err(problem) => return ToolOutcome::error(problem),
         };
-        blocking(move || match list(&args.path, &run.workspace) {
+        let bounds = self.own.bounds(&run.workspace);
+        blocking(move || match list(&args.path, &bounds) {
             Ok(text) => ToolOutcome::ok(output::cap(text)),
             Err(problem) => {
                 ToolOutcome::error(format!("can't list {}: {problem}", visible::one_line(&args.path)))
@@ -83,9 +90,9 @@ impl Tool for ListDir {
     }
 }
 
-fn list(path: &str, workspace: &Workspace) -> Result<String, String> {
-    let place = guard::place(path, workspace.root())?;
-    let folder = guard::open_folder(&place, workspace.root())?;
+fn list(path: &str, bounds: &Bounds) -> Result<String, String> {
+    let place = guard::place(path, bounds.root())?;
+    let folder = guard::open_folder(&place, bounds)?;
     let listed =
         guard::sorted_names(&folder, MAX_ENTRIES, MAX_SCANNED).map_err(|error| guard::problem(&error))?;
     if listed.names.is_empty() {

@@ -12,7 +12,8 @@ use tns_server_core::tool::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{args, blocking, guard, output};
+use crate::guard::{Bounds, OwnFolder};
+use crate::{args, blocking, blocking_rating, guard, output};
 use tns_server_core::visible;
 
 /// Largest file that is read whole, in bytes; of a larger one lines may be asked for.
@@ -27,6 +28,7 @@ const SNIFF_BYTES: usize = 8 << 10;
 /// Reads a file.
 pub(crate) struct FileRead {
     spec: Arc<ToolSpec>,
+    own: OwnFolder,
 }
 
 #[derive(Debug, Deserialize)]
@@ -38,7 +40,7 @@ struct ReadArgs {
 }
 
 impl FileRead {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(own: OwnFolder) -> Self {
         let properties = json!({
             "path": {"type": "string", "minLength": 1, "maxLength": guard::MAX_PATH_BYTES,
                 "description": "The file, relative to the workspace root or absolute."},
@@ -53,6 +55,7 @@ impl FileRead {
                     .to_owned(),
                 schema: args::closed_object(properties, &["path"]),
             }),
+            own,
         }
     }
 }
@@ -65,7 +68,10 @@ impl Tool for FileRead {
 
     async fn rate(&self, args: &Args, workspace: &Workspace) -> Rating {
         match args::parse::<ReadArgs>(args) {
-            Ok(args) => rate_reading("read", &args.path, workspace),
+            Ok(args) => {
+                let bounds = self.own.bounds(workspace);
+                blocking_rating("file_read", move || rate_reading("read", &args.path, &bounds)).await
+            }
             Err(problem) => args::unreadable("file_read", problem),
         }
     }
@@ -77,9 +83,10 @@ impl Tool for FileRead {
         };
         let cancel = run.cancel.child_token();
         let _stop = cancel.clone().drop_guard();
+        let bounds = self.own.bounds(&run.workspace);
         blocking(move || {
             let shown = visible::one_line(&args.path);
-            match read(&args, &run.workspace, &cancel) {
+            match read(&args, &bounds, &cancel) {
                 Ok(text) => ToolOutcome::ok(text),
                 Err(problem) => ToolOutcome::error(format!("can't read {shown}: {problem}")),
             }
@@ -88,12 +95,12 @@ impl Tool for FileRead {
     }
 }
 
-/// Rates a call that reads one place; `verb` says how in the summary.
-pub(crate) fn rate_reading(verb: &str, path: &str, workspace: &Workspace) -> Rating {
+/// Rates a call that reads one place; `verb` says how in the summary. It waits for the disk.
+pub(crate) fn rate_reading(verb: &str, path: &str, bounds: &Bounds) -> Rating {
     let summary = format!("{verb} {}", visible::one_line(path));
-    let mut rating = match guard::place(path, workspace.root()) {
+    let mut rating = match guard::place(path, bounds.root()) {
         Ok(place) => {
-            let verdict = guard::rate_read(&place, workspace.root());
+            let verdict = bounds.rate_read(&place);
             Rating::new(verdict.class, verdict.reason, summary)
         }
         Err(problem) => Rating::new(
@@ -108,9 +115,9 @@ pub(crate) fn rate_reading(verb: &str, path: &str, workspace: &Workspace) -> Rat
     rating
 }
 
-fn read(args: &ReadArgs, workspace: &Workspace, cancel: &CancellationToken) -> Result<String, String> {
-    let place = guard::place(&args.path, workspace.root())?;
-    let file = guard::open_file(&place, workspace.root())?;
+fn read(args: &ReadArgs, bounds: &Bounds, cancel: &CancellationToken) -> Result<String, String> {
+    let place = guard::place(&args.path, bounds.root())?;
+    let file = guard::open_file(&place, bounds)?;
     let size = file.metadata().map_err(|error| guard::problem(&error))?.len();
     let mut reader = BufReader::with_capacity(SNIFF_BYTES, file);
     let start = reader.fill_buf().map_err(|error| guard::problem(&error))?;
@@ -215,7 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_whole_file_is_returned_exactly() {
-        let (bench, tool) = (Bench::new(), FileRead::new());
+        let (bench, tool) = (Bench::new(), FileRead::new(OwnFolder::default()));
         let text = "  12\tfn main\r\n\u{1b}[2K no newline";
         bench.file("a.txt", text);
         assert_eq!(bench.run(&tool, json!({"path": "a.txt"})).await, ToolOutcome::ok(text));
@@ -227,7 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn binary_files_are_refused_and_broken_text_is_marked() {
-        let (bench, tool) = (Bench::new(), FileRead::new());
+        let (bench, tool) = (Bench::new(), FileRead::new(OwnFolder::default()));
         bench.file("x.png", b"\x89PNG\r\n\x1a\n");
         let outcome = bench.run(&tool, json!({"path": "x.png"})).await;
         assert_eq!(
@@ -241,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_at_the_limit_is_read_and_a_larger_one_by_lines_only() {
-        let (bench, tool) = (Bench::new(), FileRead::new());
+        let (bench, tool) = (Bench::new(), FileRead::new(OwnFolder::default()));
         let mut text = "x".repeat(MAX_WHOLE_BYTES as usize - 1) + "\n";
         bench.file("big", &text);
         assert_eq!(bench.run(&tool, json!({"path": "big"})).await, ToolOutcome::ok(text.clone()));
@@ -259,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn reading_is_rated_by_where_it_leads() {
-        let (bench, tool) = (Bench::new(), FileRead::new());
+        let (bench, tool) = (Bench::new(), FileRead::new(OwnFolder::default()));
         bench.file(".env", "");
         for (path, class) in [
             ("README.md", RiskClass::ReadOnly),

@@ -4,6 +4,7 @@
 //! only: what it does not understand fully is `UNKNOWN`, and what mentions a change of privilege in text
 //! that it does not understand is `ESCALATION`.
 
+mod disk;
 mod environment;
 mod process;
 pub(crate) mod rating;
@@ -14,13 +15,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::json;
-use tns_protocol::approval::RiskClass;
 use tns_server_core::tool::{Args, Rating, Tool, ToolOutcome, ToolRun, ToolSpec, Workspace};
 
-use crate::guard::Place;
-use crate::{ToolsConfig, args, guard};
+use crate::guard::OwnFolder;
+use crate::{ToolsConfig, args, blocking_rating};
 #[cfg(target_os = "linux")]
 pub(crate) use process::processes_where;
+use rating::Controls;
 
 /// Longest command that is run, in bytes: Linux takes 128 KiB in one argument, and the variable's name and
 /// the end mark need room.
@@ -33,6 +34,7 @@ const MIN_TIMEOUT_MS: u64 = 100;
 pub(crate) struct Shell {
     spec: Arc<ToolSpec>,
     config: ToolsConfig,
+    own: OwnFolder,
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,6 +63,7 @@ impl Shell {
                     .to_owned(),
                 schema: args::closed_object(properties, &["command"]),
             }),
+            own: OwnFolder::new(config.data_dir.clone()),
             config,
         }
     }
@@ -81,11 +84,14 @@ impl Tool for Shell {
             Ok(args) => args,
             Err(problem) => return args::unreadable("shell", problem),
         };
-        let mut rating = rating::rate_command(&args.command);
-        if rating.class < RiskClass::Sensitive {
-            raise_for_links(&mut rating, &args.command, workspace);
-        }
-        rating
+        let (bounds, own, port) = (self.own.bounds(workspace), self.own.clone(), self.config.control_port);
+        blocking_rating("shell", move || {
+            let controls = Controls { port, folder: own.path() };
+            let (mut rating, reads) = rating::look(&args.command, &controls);
+            disk::raise(&mut rating, &reads, &bounds, &controls);
+            rating
+        })
+        .await
     }
 
     async fn run(&self, run: ToolRun) -> ToolOutcome {
@@ -104,25 +110,6 @@ impl Tool for Shell {
         let asked = args.timeout_ms.map_or(run.limit, Duration::from_millis);
         let limit = asked.min(run.limit).min(self.config.shell_limit);
         process::run(&self.config.exec_helper, &args.command, run.workspace.root(), limit, &run.cancel).await
-    }
-}
-
-/// Raises the class where a path of the command is a link that leaves the workspace or hides a secret.
-fn raise_for_links(rating: &mut Rating, command: &str, workspace: &Workspace) {
-    for path in rating::paths_of(command) {
-        let Ok(place) = guard::place(&path, workspace.root()) else { continue };
-        let verdict = guard::rate_read(&place, workspace.root());
-        let leads_away = verdict.class > RiskClass::ReadOnly || matches!(place, Place::Outside(_));
-        if leads_away {
-            let class = match rating.class {
-                RiskClass::ReadOnly => RiskClass::Sensitive,
-                _ => RiskClass::Unknown,
-            };
-            rating.class = class;
-            rating.reasons = vec![verdict.reason];
-            rating.key = None;
-            return;
-        }
     }
 }
 

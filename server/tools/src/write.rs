@@ -18,8 +18,8 @@ use similar::TextDiff;
 use tns_protocol::approval::RiskClass;
 use tns_server_core::tool::{Args, Rating, Tool, ToolOutcome, ToolRun, ToolSpec, Workspace};
 
-use crate::guard::{Folder, Place};
-use crate::{args, blocking, guard};
+use crate::guard::{Bounds, Folder, OwnFolder, Place};
+use crate::{args, blocking, blocking_rating, guard};
 use tns_server_core::visible;
 
 /// Largest content that is written, in bytes.
@@ -37,6 +37,7 @@ const DIFF_TIME: Duration = Duration::from_millis(500);
 /// Writes a file.
 pub(crate) struct FileWrite {
     spec: Arc<ToolSpec>,
+    own: OwnFolder,
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,7 +47,7 @@ struct WriteArgs {
 }
 
 impl FileWrite {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(own: OwnFolder) -> Self {
         let properties = json!({
             "path": {"type": "string", "minLength": 1, "maxLength": guard::MAX_PATH_BYTES,
                 "description": "The file, relative to the workspace root or absolute."},
@@ -62,6 +63,7 @@ impl FileWrite {
                         .to_owned(),
                 schema: args::closed_object(properties, &["path", "content"]),
             }),
+            own,
         }
     }
 }
@@ -77,12 +79,8 @@ impl Tool for FileWrite {
             Ok(args) => args,
             Err(problem) => return args::unreadable("file_write", problem),
         };
-        let workspace = workspace.clone();
-        let rated = tokio::task::spawn_blocking(move || rate(&args, &workspace)).await;
-        rated.unwrap_or_else(|error| {
-            tracing::error!(%error, "rating a write stopped unexpectedly");
-            args::unreadable("file_write", "the change could not be looked at".to_owned())
-        })
+        let bounds = self.own.bounds(workspace);
+        blocking_rating("file_write", move || rate(&args, &bounds)).await
     }
 
     async fn run(&self, run: ToolRun) -> ToolOutcome {
@@ -93,9 +91,10 @@ impl Tool for FileWrite {
         if run.cancel.is_cancelled() {
             return ToolOutcome::error("cancelled before anything was written");
         }
+        let bounds = self.own.bounds(&run.workspace);
         blocking(move || {
             let shown = visible::one_line(&args.path);
-            match write(&args, &run.workspace) {
+            match write(&args, &bounds) {
                 Ok(()) => ToolOutcome::ok(format!("wrote {} bytes to {shown}", args.content.len())),
                 Err(problem) => ToolOutcome::error(format!("can't write {shown}: {problem}")),
             }
@@ -104,20 +103,20 @@ impl Tool for FileWrite {
     }
 }
 
-fn rate(args: &WriteArgs, workspace: &Workspace) -> Rating {
+fn rate(args: &WriteArgs, bounds: &Bounds) -> Rating {
     let summary = format!("write {} ({} bytes)", visible::one_line(&args.path), args.content.len());
-    let place = match guard::place(&args.path, workspace.root()) {
+    let place = match guard::place(&args.path, bounds.root()) {
         Ok(place) => place,
         Err(problem) => {
             return Rating::new(RiskClass::Write, format!("nothing is written: {problem}"), summary);
         }
     };
-    let verdict = guard::rate_write(&place, workspace.root());
+    let verdict = bounds.rate_write(&place);
     let mut rating = Rating::new(verdict.class, verdict.reason, summary);
     if visible::render(&args.path).escaped > 0 {
         rating.reasons.push("the path holds hidden or misleading characters, shown as escapes".to_owned());
     }
-    match diff(&place, args, workspace) {
+    match diff(&place, args, bounds) {
         Ok(diff) => {
             if diff.escaped {
                 rating.reasons.push("the change holds hidden characters, shown as escapes".to_owned());
@@ -135,17 +134,17 @@ struct Diff {
 }
 
 /// Shows what would change, hidden characters as escapes.
-fn diff(place: &Place, args: &WriteArgs, workspace: &Workspace) -> Result<Diff, String> {
-    if matches!(place, Place::Outside(_)) || guard::is_secret(place.path()) {
+fn diff(place: &Place, args: &WriteArgs, bounds: &Bounds) -> Result<Diff, String> {
+    if matches!(place, Place::Outside(_)) || bounds.hides(place.path()) {
         return Err("the present content may be secret".to_owned());
     }
     if args.content.len() > MAX_DIFF_BYTES {
         return Err(format!("the new content has more than {MAX_DIFF_BYTES} bytes"));
     }
     let shown = visible::one_line(&place.path().to_string_lossy());
-    let (old, old_name) = match std::fs::symlink_metadata(place.absolute(workspace.root())) {
+    let (old, old_name) = match std::fs::symlink_metadata(place.absolute(bounds.root())) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), "/dev/null".to_owned()),
-        _ => (old_text(place, workspace)?, format!("a/{shown}")),
+        _ => (old_text(place, bounds)?, format!("a/{shown}")),
     };
     let text = TextDiff::configure()
         .timeout(DIFF_TIME)
@@ -157,8 +156,8 @@ fn diff(place: &Place, args: &WriteArgs, workspace: &Workspace) -> Result<Diff, 
     Ok(escape_lines(&text))
 }
 
-fn old_text(place: &Place, workspace: &Workspace) -> Result<String, String> {
-    let file = guard::open_file(place, workspace.root())?;
+fn old_text(place: &Place, bounds: &Bounds) -> Result<String, String> {
+    let file = guard::open_file(place, bounds)?;
     let mut bytes = Vec::new();
     file.take(MAX_DIFF_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| guard::problem(&error))?;
     if bytes.len() > MAX_DIFF_BYTES {
@@ -183,15 +182,15 @@ fn escape_lines(text: &str) -> Diff {
     shown
 }
 
-fn write(args: &WriteArgs, workspace: &Workspace) -> Result<(), String> {
+fn write(args: &WriteArgs, bounds: &Bounds) -> Result<(), String> {
     if args.content.len() > MAX_CONTENT_BYTES {
         return Err(format!("the content has more than {MAX_CONTENT_BYTES} bytes"));
     }
-    let place = guard::place(&args.path, workspace.root())?;
+    let place = guard::place(&args.path, bounds.root())?;
     if args.path.ends_with('/') {
         return Err("the path names a folder, not a file".to_owned());
     }
-    let (folder, name) = guard::open_for_write(&place, workspace.root())?;
+    let (folder, name) = guard::open_for_write(&place, bounds)?;
     replace(&folder, &name, args.content.as_bytes())
 }
 

@@ -62,13 +62,22 @@ pub(super) fn replay(model: &mut Model, frame: ServerFrame, stored: &mut Vec<Cli
 
 /// A turn has ended: what is shown of it is complete.
 fn settle(model: &mut Model, end: TurnEnd) {
-    model.transcript.settle();
-    model.synced = end.seq.unwrap_or(model.synced).max(model.synced);
+    match end {
+        TurnEnd::Told(seq) => {
+            model.transcript.settle();
+            model.synced = seq.unwrap_or(model.synced).max(model.synced);
+        }
+        // Its question is stored and its end is not: a later reading may bring it anew.
+        TurnEnd::Lost => {}
+    }
 }
 
-/// A turn's end and its place in the log.
-struct TurnEnd {
-    seq: Option<Seq>,
+/// How a turn's end is known.
+enum TurnEnd {
+    /// The server told it, with its place in the log if there is one.
+    Told(Option<Seq>),
+    /// The turn could not be stored.
+    Lost,
 }
 
 /// A call waits for a person.
@@ -96,7 +105,7 @@ fn note_state(model: &mut Model, frame: &ServerFrame) {
         ServerMessage::AutonomyChanged(changed) => model.status.autonomy = Some(changed.level),
         ServerMessage::Done(_) | ServerMessage::Interrupted(_) => turn_ended(model),
         ServerMessage::ErrorEvent(error) => {
-            if frame.seq.is_some() {
+            if frame.seq.is_some() || is_lost_turn(frame) {
                 turn_ended(model);
             } else if error.ref_type.as_deref() == Some("tool_approve") {
                 answer_refused(model, error);
@@ -132,6 +141,12 @@ fn agent_state(model: &mut Model, state: &AgentState) {
     if let Some(agent) = model.roster.iter_mut().find(|agent| agent.agent_id == state.agent_id) {
         agent.status = state.status;
     }
+}
+
+/// Whether an error says that the running turn could not be stored: it answers no request and has no place.
+fn is_lost_turn(frame: &ServerFrame) -> bool {
+    let ServerMessage::ErrorEvent(error) = &frame.message else { return false };
+    frame.seq.is_none() && frame.re.is_none() && frame.session_id.is_some() && error.ref_type.is_none()
 }
 
 fn turn_ended(model: &mut Model) {
@@ -170,6 +185,7 @@ fn answer_refused(model: &mut Model, error: &ErrorEvent) {
 /// What a frame adds to the conversation. Returns the turn's end if it is one.
 fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEnd> {
     let seq = frame.seq;
+    let lost = is_lost_turn(&frame);
     match frame.message {
         ServerMessage::Token(token) => {
             let (place, name) = model.speaker(&token.agent_id);
@@ -210,15 +226,18 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
         ServerMessage::Done(done) => {
             model.status.count(seq, &done.usage);
             done_notice(model, &done);
-            return Some(TurnEnd { seq });
+            return Some(TurnEnd::Told(seq));
         }
         ServerMessage::Interrupted(interrupted) => {
             model.status.count(seq, &interrupted.usage);
             model.transcript.close_streams();
             model.transcript.notice(Role::Warn, &format!("interrupted: {}", interrupted.reason));
-            return Some(TurnEnd { seq });
+            return Some(TurnEnd::Told(seq));
         }
-        ServerMessage::ErrorEvent(error) => return error_notice(model, &error, seq),
+        ServerMessage::ErrorEvent(error) => {
+            error_notice(model, &error, seq);
+            return if lost { Some(TurnEnd::Lost) } else { seq.map(|seq| TurnEnd::Told(Some(seq))) };
+        }
         ServerMessage::AutonomyChanged(changed) => {
             model.transcript.notice(Role::Text, &format!("autonomy is now {}", changed.level.as_str()));
         }
@@ -264,14 +283,13 @@ fn done_notice(model: &mut Model, done: &Done) {
     model.transcript.notice(Role::Warn, note);
 }
 
-fn error_notice(model: &mut Model, error: &ErrorEvent, seq: Option<Seq>) -> Option<TurnEnd> {
+fn error_notice(model: &mut Model, error: &ErrorEvent, seq: Option<Seq>) {
     model.transcript.close_streams();
     let code = error.code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
     model.transcript.notice(Role::Bad, &format!("{}{code}", error.message));
     if seq.is_none() && error.ref_type.as_deref() == Some("chat") {
         model.transcript.deliver_oldest(Delivery::Failed);
     }
-    seq.map(|seq| TurnEnd { seq: Some(seq) })
 }
 
 /// Says what is worth knowing while it happens, and not later.

@@ -378,6 +378,34 @@ fn a_refused_message_says_so_and_an_error_ends_the_turn() {
 }
 
 #[test]
+fn a_turn_that_could_not_be_stored_ends_and_is_shown_once() {
+    let mut screen = Screen::new(60, 20);
+    screen.submit("hello");
+    thinking(&mut screen);
+    token(&mut screen, "par");
+    let lost = json!({"message": "the disk is full", "code": "STORAGE_FULL"});
+    assert_eq!(screen.frame("error", None, lost), []);
+    assert!(!screen.model.status.is_busy());
+    let shown = ["you", "  hello", "assistant", "  par", "! the disk is full (STORAGE_FULL)"];
+    assert_eq!(conversation(&mut screen), shown);
+    // Its end has no place in the log: what is read later brings the question again, and it stays one.
+    disconnect(&mut screen);
+    screen.take(Msg::Client(ClientEvent::Reconnected));
+    screen.loaded(&stored_turn("hello", "", 1, Some("tui-1"))[..1], false);
+    assert_eq!(conversation(&mut screen), ["you", "  hello", "! the disk is full (STORAGE_FULL)"]);
+}
+
+#[test]
+fn an_error_about_a_request_ends_no_turn() {
+    let mut screen = Screen::new(60, 20);
+    screen.submit("hello");
+    thinking(&mut screen);
+    screen.frame("error", None, json!({"message": "no", "code": "INVALID_MESSAGE", "refType": "kb_add"}));
+    screen.frame("error", None, json!({"message": "no", "code": "STORAGE_BUSY", "re": "r-1"}));
+    assert!(screen.model.status.is_busy());
+}
+
+#[test]
 fn frames_of_other_sessions_and_newer_servers_change_nothing() {
     let mut screen = Screen::new(60, 20);
     let before = screen.drawn();

@@ -1,6 +1,5 @@
-//! What the run asks a person, and how it finds its turn.
+//! What the run asks a person.
 
-use serde_json::json;
 use tns_protocol::ToolCallId;
 use tns_protocol::approval::RiskClass;
 
@@ -39,21 +38,6 @@ fn a_question_shows_everything_that_decides_it() {
         ..request
     };
     assert_eq!(question(&plain), "assistant-1 wants to use shell (HIGH):\n  x");
-}
-
-#[test]
-fn the_own_message_names_the_turn() {
-    let mine = ClientMessageId::parse("m-1").unwrap();
-    let event = json!({ "type": "user_message", "clientMessageId": "m-1", "messageId": "t-1", "seq": 3 });
-    assert_eq!(turn_of(&event, &mine), Some(MessageId::parse("t-1").unwrap()));
-    for other in [
-        json!({ "type": "user_message", "clientMessageId": "m-2", "messageId": "t-1" }),
-        json!({ "type": "user_message", "messageId": "t-1" }),
-        json!({ "type": "done", "clientMessageId": "m-1", "messageId": "t-1" }),
-        json!("text"),
-    ] {
-        assert_eq!(turn_of(&other, &mine), None);
-    }
 }
 
 #[test]

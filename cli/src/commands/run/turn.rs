@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 use tns_protocol::approval::{AuditDecision, ToolApproveRequest};
 use tns_protocol::chat::{Done, StopReason};
 use tns_protocol::tool::{ToolResult, ToolStart};
-use tns_protocol::{ErrorCode, ErrorEvent, MessageId, ServerFrame, ServerMessage, ToolCallId};
+use tns_protocol::{ErrorCode, ErrorEvent, ServerFrame, ServerMessage, ToolCallId};
 
+use crate::commands::run::standing::Standing;
 use crate::exit::Exit;
 
 /// Whose turns the frames of the session are.
@@ -17,8 +18,8 @@ use crate::exit::Exit;
 pub(super) enum Owner {
     /// The session is new: all are this run's.
     Whole,
-    /// Others use the session too: only this turn is, once it is known.
-    Shared { turn: Option<MessageId> },
+    /// Others use the session too: only the turn of this run's message is, once it is known.
+    Shared(Standing),
 }
 
 /// One tool call as `--json` prints it.
@@ -77,14 +78,24 @@ impl Turn {
         Self { owner, text: String::new(), step_ended: false, calls: Vec::new(), end: None }
     }
 
-    /// Whether the frames of others can't be told apart yet.
-    pub(super) fn is_unknown(&self) -> bool {
-        self.owner == Owner::Shared { turn: None }
+    /// Whether it takes the log to tell whose frame this is.
+    pub(super) fn must_ask_about(&self, frame: &ServerFrame) -> bool {
+        match &self.owner {
+            Owner::Whole | Owner::Shared(Standing::Ended(_)) => false,
+            Owner::Shared(Standing::Absent) => frame.turn_id.is_some() || is_lost_turn(frame),
+            Owner::Shared(Standing::Waiting(_)) => frame.turn_id.is_none() && is_lost_turn(frame),
+            Owner::Shared(Standing::Running(_)) => false,
+        }
     }
 
-    /// Learns which turn is this run's.
-    pub(super) fn own(&mut self, turn: MessageId) {
-        self.owner = Owner::Shared { turn: Some(turn) };
+    /// Whether all turns of the session are this run's.
+    pub(super) fn is_whole(&self) -> bool {
+        self.owner == Owner::Whole
+    }
+
+    /// Learns where this run's message stands in a session of several clients.
+    pub(super) fn stands(&mut self, standing: Standing) {
+        self.owner = Owner::Shared(standing);
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -113,12 +124,18 @@ impl Turn {
         }
     }
 
+    /// Forgets the text so far, which answers somebody else.
+    pub(super) fn forget_text(&mut self) {
+        self.text.clear();
+        self.step_ended = false;
+    }
+
     /// Takes a frame of the session.
     pub(super) fn take(&mut self, frame: ServerFrame) -> Vec<Step> {
         if self.is_foreign(&frame) {
             return self.take_foreign(&frame.message);
         }
-        let durable = frame.seq.is_some();
+        let ends = frame.seq.is_some() || is_lost_turn(&frame);
         match frame.message {
             ServerMessage::Token(token) => vec![Step::Text(self.push(&token.content))],
             ServerMessage::ToolStart(start) => self.started(start),
@@ -139,8 +156,8 @@ impl Turn {
                 self.end = Some(End::Done(done));
                 Vec::new()
             }
-            // With a place in the log it ended the turn; without, it answers a request of this connection.
-            ServerMessage::ErrorEvent(error) if durable || error.ref_type.as_deref() == Some("chat") => {
+            // Else it answers another request of this connection.
+            ServerMessage::ErrorEvent(error) if ends || error.ref_type.as_deref() == Some("chat") => {
                 self.end = Some(End::Failed(error));
                 Vec::new()
             }
@@ -212,18 +229,19 @@ impl Turn {
     }
 
     fn is_foreign(&self, frame: &ServerFrame) -> bool {
-        match (&self.owner, &frame.turn_id) {
-            (Owner::Shared { turn }, Some(theirs)) => turn.as_ref() != Some(theirs),
+        let Owner::Shared(standing) = &self.owner else { return false };
+        match &frame.turn_id {
+            Some(theirs) => standing.turn() != Some(theirs),
             // What waited when this run joined is for others to decide.
-            (Owner::Shared { .. }, None) => matches!(frame.message, ServerMessage::ToolApproveRequest(_)),
-            (Owner::Whole, _) => false,
+            None if matches!(frame.message, ServerMessage::ToolApproveRequest(_)) => true,
+            // What is lost is the turn that runs.
+            None => is_lost_turn(frame) && !matches!(standing, Standing::Running(_)),
         }
     }
 
     fn take_foreign(&mut self, message: &ServerMessage) -> Vec<Step> {
         if matches!(message, ServerMessage::Done(_) | ServerMessage::ErrorEvent(_)) {
-            self.text.clear();
-            self.step_ended = false;
+            self.forget_text();
             return vec![Step::Discard];
         }
         Vec::new()
@@ -274,6 +292,13 @@ impl Turn {
         call.result = Some(result.result);
         vec![Step::Note(note)]
     }
+}
+
+/// Whether a frame says that a turn could not be stored: such an error answers no request and has no place in
+/// the log. One about the connection names no session.
+fn is_lost_turn(frame: &ServerFrame) -> bool {
+    let ServerMessage::ErrorEvent(error) = &frame.message else { return false };
+    frame.seq.is_none() && frame.re.is_none() && frame.session_id.is_some() && error.ref_type.is_none()
 }
 
 fn not_allowed(decision: AuditDecision) -> bool {

@@ -217,3 +217,14 @@ async fn a_restricted_server_lets_clients_name_only_ollama() {
     let config = EngineConfig { overrides: ProviderOverrides::OllamaOnly, ..config };
     assert!(opened(config, &choice("ollama", "m")).await.unwrap_err().contains(&address));
 }
+
+#[tokio::test]
+async fn a_model_that_nobody_serves_is_an_error_and_not_another_model() {
+    for (variables, flag) in [(vec![("TNS_MODEL", "m")], ""), (vec![], "m")] {
+        let mut config = config(&variables);
+        config.local_servers.clear();
+        config.flag.model = Some(flag.to_owned());
+        let error = chosen(config).await.unwrap_err();
+        assert!(error.contains("no m"), "{error}");
+    }
+}

@@ -8,7 +8,7 @@ use crate::testing::Bench;
 
 #[tokio::test]
 async fn matches_come_with_path_and_line_in_path_order() {
-    let (bench, tool) = (Bench::new(), Grep::new());
+    let (bench, tool) = (Bench::new(), Grep::new(OwnFolder::default()));
     bench.file("b.rs", "one\nfn two() {}\r\n");
     bench.file("a/a.rs", "fn one() {}\n");
     bench.file("a/a.md", "fn in prose\n");
@@ -25,7 +25,7 @@ async fn matches_come_with_path_and_line_in_path_order() {
 
 #[tokio::test]
 async fn ignored_binary_secret_and_linked_files_are_skipped() {
-    let (bench, tool) = (Bench::new(), Grep::new());
+    let (bench, tool) = (Bench::new(), Grep::new(OwnFolder::default()));
     bench.file(".gitignore", "target/\n");
     bench.file("target/x", "needle");
     bench.file("data.bin", "\0needle");
@@ -40,7 +40,7 @@ async fn ignored_binary_secret_and_linked_files_are_skipped() {
 
 #[tokio::test]
 async fn a_named_secret_and_an_outside_folder_are_rated_so_and_searched() {
-    let (bench, tool) = (Bench::new(), Grep::new());
+    let (bench, tool) = (Bench::new(), Grep::new(OwnFolder::default()));
     bench.file(".env", "KEY=1\n");
     let args = json!({"pattern": "KEY", "path": ".env"});
     assert_eq!(bench.class(&tool, args.clone()).await, RiskClass::Sensitive);
@@ -54,8 +54,20 @@ async fn a_named_secret_and_an_outside_folder_are_rated_so_and_searched() {
 }
 
 #[tokio::test]
+async fn the_servers_own_folder_is_searched_only_where_it_is_named() {
+    let bench = Bench::new();
+    let tool = Grep::new(OwnFolder::new(Some(bench.path("state"))));
+    bench.file("state/x", "needle\n");
+    bench.file("y", "needle\n");
+    assert_eq!(bench.run(&tool, json!({"pattern": "needle"})).await, ToolOutcome::ok("y:1:needle"));
+    let args = json!({"pattern": "needle", "path": "state"});
+    assert_eq!(bench.class(&tool, args.clone()).await, RiskClass::Sensitive);
+    assert_eq!(bench.run(&tool, args).await, ToolOutcome::ok("state/x:1:needle"));
+}
+
+#[tokio::test]
 async fn results_and_lines_are_cut_with_a_note() {
-    let (bench, tool) = (Bench::new(), Grep::new());
+    let (bench, tool) = (Bench::new(), Grep::new(OwnFolder::default()));
     bench.file("a", "x\n".repeat(3));
     let outcome = bench.run(&tool, json!({"pattern": "x", "maxResults": 3})).await;
     assert_eq!(outcome, ToolOutcome::ok("a:1:x\na:2:x\na:3:x"));
@@ -69,7 +81,7 @@ async fn results_and_lines_are_cut_with_a_note() {
 
 #[tokio::test]
 async fn a_bad_pattern_or_glob_is_a_result_that_says_so() {
-    let (bench, tool) = (Bench::new(), Grep::new());
+    let (bench, tool) = (Bench::new(), Grep::new(OwnFolder::default()));
     for (args, wanted) in [
         (json!({"pattern": "("}), "bad pattern"),
         (json!({"pattern": "a{1000}{1000}{1000}"}), "bad pattern"),
@@ -84,7 +96,7 @@ async fn a_bad_pattern_or_glob_is_a_result_that_says_so() {
 
 #[tokio::test]
 async fn a_cancelled_or_late_search_ends() {
-    let (bench, tool) = (Bench::new(), Grep::new());
+    let (bench, tool) = (Bench::new(), Grep::new(OwnFolder::default()));
     bench.file("a", "x\n");
     let cancel = CancellationToken::new();
     cancel.cancel();

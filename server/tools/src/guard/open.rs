@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 
-use super::{LEAVES, Place, is_secret};
+use super::{Bounds, LEAVES, Place};
 
 /// Longest `.git` pointer file that is read, in bytes.
 const MAX_POINTER_BYTES: u64 = 8 << 10;
@@ -114,10 +114,10 @@ pub(crate) fn resolve_for_write(root: &Path, relative: &Path) -> io::Result<Plac
 ///
 /// # Errors
 /// One line for the model.
-pub(crate) fn real_path(root: &Path, relative: &Path) -> Result<PathBuf, String> {
-    match resolve(root, relative).map_err(|error| problem(&error))? {
+pub(crate) fn real_path(bounds: &Bounds, relative: &Path) -> Result<PathBuf, String> {
+    match resolve(bounds.root(), relative).map_err(|error| problem(&error))? {
         Place::Outside(_) => Err(LEAVES.to_owned()),
-        Place::Inside(real) if is_secret(&real) && !is_secret(relative) => {
+        Place::Inside(real) if bounds.hides(&real) && !bounds.hides(relative) => {
             Err("a symbolic link leads it to what looks like a secret; give the real path".to_owned())
         }
         Place::Inside(real) => Ok(real),
@@ -128,14 +128,14 @@ pub(crate) fn real_path(root: &Path, relative: &Path) -> Result<PathBuf, String>
 ///
 /// # Errors
 /// One line for the model.
-pub(crate) fn open_file(place: &Place, root: &Path) -> Result<File, String> {
+pub(crate) fn open_file(place: &Place, bounds: &Bounds) -> Result<File, String> {
     let file = match place {
         Place::Outside(path) => {
             let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
             let opened = nix::fcntl::open(path.as_path(), flags, Mode::empty());
             File::from(opened.map_err(|error| problem(&error.into()))?)
         }
-        Place::Inside(relative) => open_beneath(root, &real_path(root, relative)?)?,
+        Place::Inside(relative) => open_beneath(bounds.root(), &real_path(bounds, relative)?)?,
     };
     regular(file)
 }
@@ -152,12 +152,12 @@ pub(crate) fn open_listed(root: &Path, relative: &Path) -> Result<File, String> 
 ///
 /// # Errors
 /// One line for the model.
-pub(crate) fn open_folder(place: &Place, root: &Path) -> Result<Folder, String> {
+pub(crate) fn open_folder(place: &Place, bounds: &Bounds) -> Result<Folder, String> {
     match place {
         Place::Outside(path) => Folder::open(path).map_err(|error| problem(&error)),
         Place::Inside(relative) => {
-            let real = real_path(root, relative)?;
-            Folder::open(root)
+            let real = real_path(bounds, relative)?;
+            Folder::open(bounds.root())
                 .and_then(|folder| folder.descend(&real))
                 .map_err(|error| beneath_problem(&error))
         }

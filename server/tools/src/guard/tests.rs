@@ -6,8 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
+use tns_protocol::approval::RiskClass;
+use tns_server_core::tool::Workspace;
+
 use super::*;
 use crate::testing::Bench;
+
+fn bounds(root: &Path) -> Bounds {
+    OwnFolder::default().bounds(&Workspace::new(root.to_owned()))
+}
 
 fn inside(text: &str) -> Option<String> {
     match place(text, Path::new("/ws")) {
@@ -56,17 +63,17 @@ fn links_are_followed_inside_and_refused_outside() {
 
     let read = |text: &str| -> Result<String, String> {
         let mut content = String::new();
-        open_file(&place(text, root)?, root)?.read_to_string(&mut content).unwrap();
+        open_file(&place(text, root)?, &bounds(root))?.read_to_string(&mut content).unwrap();
         Ok(content)
     };
     assert_eq!(read("good/a.txt").unwrap(), "inside");
     assert_eq!(read(bench.outside("secret.txt").to_str().unwrap()).unwrap(), "outside");
     for path in ["evil/secret.txt", "evil.txt"] {
         assert_eq!(read(path).unwrap_err(), LEAVES);
-        assert_eq!(rate_read(&place(path, root).unwrap(), root).class, RiskClass::Sensitive);
+        assert_eq!(bounds(root).rate_read(&place(path, root).unwrap()).class, RiskClass::Sensitive);
     }
     assert!(read("notes").unwrap_err().contains("secret"));
-    assert_eq!(rate_read(&place("notes", root).unwrap(), root).class, RiskClass::Sensitive);
+    assert_eq!(bounds(root).rate_read(&place("notes", root).unwrap()).class, RiskClass::Sensitive);
     assert_eq!(read(".env").unwrap(), "KEY=1");
     assert!(read("real").unwrap_err().contains("folder"));
     assert!(read("absent").unwrap_err().contains("does not exist"));
@@ -79,7 +86,7 @@ fn a_pipe_or_device_neither_blocks_nor_is_read() {
     nix::unistd::mkfifo(&bench.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     for path in ["pipe", "/dev/zero"] {
         assert!(
-            open_file(&place(path, root).unwrap(), root).unwrap_err().contains("not a regular file"),
+            open_file(&place(path, root).unwrap(), &bounds(root)).unwrap_err().contains("not a regular file"),
             "{path}"
         );
     }
@@ -90,7 +97,11 @@ fn a_pipe_or_device_neither_blocks_nor_is_read() {
 fn the_servers_own_environment_is_never_read() {
     let root = Path::new("/nonexistent");
     for path in ["/proc/self/environ", "/proc/version"] {
-        assert!(open_file(&place(path, root).unwrap(), root).unwrap_err().contains("process file system"));
+        assert!(
+            open_file(&place(path, root).unwrap(), &bounds(root))
+                .unwrap_err()
+                .contains("process file system")
+        );
     }
 }
 
@@ -113,8 +124,8 @@ fn writes_through_links_to_protected_or_outside_places_are_rated_so_and_refused(
         ("../ws-evil/new.txt", RiskClass::Destructive, true),
     ] {
         let place = place(path, root).unwrap();
-        assert_eq!(rate_write(&place, root).class, class, "{path}");
-        assert_eq!(open_for_write(&place, root).is_ok(), may, "{path}");
+        assert_eq!(bounds(root).rate_write(&place).class, class, "{path}");
+        assert_eq!(open_for_write(&place, &bounds(root)).is_ok(), may, "{path}");
     }
 }
 
@@ -124,9 +135,45 @@ fn repository_data_behind_a_pointer_file_is_protected() {
     let root = bench.workspace.root();
     bench.file("meta/config", "");
     bench.file(".git", "gitdir: ./meta\n");
-    let class = |path: &str| rate_write(&place(path, root).unwrap(), root).class;
+    let class = |path: &str| bounds(root).rate_write(&place(path, root).unwrap()).class;
     assert_eq!(class("meta/hooks/pre-commit"), RiskClass::Destructive);
     assert_eq!(class("metadata.txt"), RiskClass::Write);
+}
+
+#[test]
+fn the_servers_own_folder_is_secret_to_read_and_never_written() {
+    let bench = Bench::new();
+    let root = bench.workspace.root();
+    bench.file("state/server.json", "{}");
+    bench.file("stately.txt", "");
+    bench.link("alias", "state");
+    let inside = OwnFolder::new(Some(root.join("state"))).bounds(&bench.workspace);
+    for path in ["state", "state/server.json", "state/absent", "alias/server.json", "x/../state/sessions.db"]
+    {
+        let place = place(path, root).unwrap();
+        assert_eq!(inside.rate_read(&place).class, RiskClass::Sensitive, "{path}");
+        assert_eq!(inside.rate_write(&place).class, RiskClass::Destructive, "{path}");
+        assert_eq!(open_for_write(&place, &inside).unwrap_err(), OWN_DATA, "{path}");
+    }
+    assert!(open_file(&place("alias/server.json", root).unwrap(), &inside).unwrap_err().contains("symbolic"));
+    assert!(open_file(&place("state/server.json", root).unwrap(), &inside).is_ok());
+    let near = place("stately.txt", root).unwrap();
+    assert_eq!(inside.rate_read(&near).class, RiskClass::ReadOnly);
+    assert_eq!(inside.rate_write(&near).class, RiskClass::Write);
+
+    // It may lie anywhere, and be reached by a link from anywhere.
+    let outside = OwnFolder::new(Some(bench.outside("").canonicalize().unwrap())).bounds(&bench.workspace);
+    bench.link("evil", bench.outside(""));
+    for path in ["../ws-evil/new/x", "evil/x"] {
+        let place = place(path, root).unwrap();
+        assert_eq!(outside.rate_write(&place).class, RiskClass::Destructive, "{path}");
+        assert_eq!(open_for_write(&place, &outside).unwrap_err(), OWN_DATA, "{path}");
+    }
+    assert!(!bench.outside("new").exists());
+
+    // A workspace in the folder is a workspace all the same.
+    let above = OwnFolder::new(root.parent().map(Path::to_owned)).bounds(&bench.workspace);
+    assert_eq!(above.rate_write(&near).class, RiskClass::Write);
 }
 
 #[cfg(target_os = "linux")]
@@ -136,6 +183,7 @@ fn a_link_swapped_in_a_thousand_times_never_gets_out() {
 
     let bench = Bench::new();
     let root = bench.workspace.root().to_owned();
+    let bounds = bounds(&root);
     bench.file("inner/secret.txt", "inside");
     bench.link("spare", bench.outside(""));
     let stop = AtomicBool::new(false);
@@ -151,7 +199,7 @@ fn a_link_swapped_in_a_thousand_times_never_gets_out() {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             // At least a thousand, and until both sides of the race were seen.
             while read + refused < 1_000 || read == 0 || refused == 0 {
-                match open_file(&place("inner/secret.txt", &root).unwrap(), &root) {
+                match open_file(&place("inner/secret.txt", &root).unwrap(), &bounds) {
                     Ok(mut file) => {
                         let mut content = String::new();
                         file.read_to_string(&mut content).unwrap();
@@ -160,7 +208,7 @@ fn a_link_swapped_in_a_thousand_times_never_gets_out() {
                     }
                     Err(_) => refused += 1,
                 }
-                drop(open_for_write(&place("inner/new/file.txt", &root).unwrap(), &root));
+                drop(open_for_write(&place("inner/new/file.txt", &root).unwrap(), &bounds));
             }
         }));
         stop.store(true, Ordering::Relaxed);

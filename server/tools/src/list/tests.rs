@@ -8,7 +8,7 @@ use crate::testing::Bench;
 
 #[tokio::test]
 async fn entries_are_sorted_and_marked() {
-    let (bench, tool) = (Bench::new(), ListDir::new());
+    let (bench, tool) = (Bench::new(), ListDir::new(OwnFolder::default()));
     bench.file("b.txt", "");
     bench.file("a/x", "");
     bench.file(".hidden", "");
@@ -20,7 +20,7 @@ async fn entries_are_sorted_and_marked() {
 
 #[tokio::test]
 async fn an_empty_folder_and_a_wrong_path_say_so() {
-    let (bench, tool) = (Bench::new(), ListDir::new());
+    let (bench, tool) = (Bench::new(), ListDir::new(OwnFolder::default()));
     assert_eq!(bench.run(&tool, json!({})).await, ToolOutcome::ok("[empty folder]"));
     bench.file("plain", "");
     for (path, problem) in [("plain", "it is not a folder"), ("absent", "it does not exist")] {
@@ -31,7 +31,7 @@ async fn an_empty_folder_and_a_wrong_path_say_so() {
 
 #[tokio::test]
 async fn a_folder_at_the_limit_is_whole_and_one_over_says_how_many_are_missing() {
-    let (bench, tool) = (Bench::new(), ListDir::new());
+    let (bench, tool) = (Bench::new(), ListDir::new(OwnFolder::default()));
     for number in 0..MAX_ENTRIES {
         bench.file(&format!("{number:05}"), "");
     }
@@ -44,7 +44,7 @@ async fn a_folder_at_the_limit_is_whole_and_one_over_says_how_many_are_missing()
 
 #[tokio::test]
 async fn a_link_out_is_rated_high_and_not_followed() {
-    let (bench, tool) = (Bench::new(), ListDir::new());
+    let (bench, tool) = (Bench::new(), ListDir::new(OwnFolder::default()));
     bench.link("evil", bench.outside(""));
     assert_eq!(bench.class(&tool, json!({"path": "evil"})).await, RiskClass::Sensitive);
     let outcome = bench.run(&tool, json!({"path": "evil"})).await;

@@ -9,11 +9,15 @@ mod escalation;
 mod programs;
 mod words;
 
+use std::path::Path;
+
 use tns_protocol::approval::RiskClass;
 use tns_server_core::tool::Rating;
 
 use tns_server_core::visible;
 use words::Lexed;
+
+pub(super) use escalation::ADDRESS_FILE;
 
 /// Longest line that is looked at for being understood, in bytes; a longer one is `UNKNOWN` at least.
 const MAX_RATED_BYTES: usize = 64 << 10;
@@ -30,18 +34,58 @@ struct Finding {
     class: RiskClass,
     reason: String,
     key: Option<String>,
-    paths: Vec<String>,
+    reads: Reads,
+}
+
+/// What an understood line reads, as it names it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Reads {
+    /// Its paths.
+    pub(super) paths: Vec<String>,
+    /// Where a path is a folder, what of it is read; `None`: nothing.
+    pub(super) beneath: Option<Beneath>,
+}
+
+/// Which files beneath a folder are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Beneath {
+    pub(super) which: Which,
+    /// Only those with one of these endings, in small letters.
+    pub(super) only: Option<Vec<String>>,
+}
+
+/// How a program walks a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Every file.
+    All,
+    /// Those that are neither hidden nor ignored.
+    Shown,
+}
+
+/// How this server can be reached from here, which a tool may not do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Controls<'a> {
+    /// The port that it listens on.
+    pub(super) port: Option<u16>,
+    /// The folder with its own data, where a file tells that port.
+    pub(super) folder: Option<&'a Path>,
 }
 
 impl Finding {
     fn new(class: RiskClass, reason: impl Into<String>) -> Self {
-        Self { class, reason: reason.into(), key: None, paths: Vec::new() }
+        Self { class, reason: reason.into(), key: None, reads: Reads::default() }
     }
 }
 
 /// Rates a shell line by its text. Links and what exists on disk are not known here.
 pub fn rate_command(command: &str) -> Rating {
-    let finding = find(command);
+    look(command, &Controls::default()).0
+}
+
+/// Rates a shell line and says what it reads where it is understood.
+pub(super) fn look(command: &str, controls: &Controls<'_>) -> (Rating, Reads) {
+    let finding = find(command, controls);
     let shown = visible::render(command);
     let mut rating = Rating::new(finding.class, finding.reason, shown.text);
     rating.key = finding.key;
@@ -60,15 +104,10 @@ pub fn rate_command(command: &str) -> Rating {
     if spaces > MAX_SPACES {
         rating.reasons.push(format!("it has {spaces} spaces in a row"));
     }
-    rating
+    (rating, finding.reads)
 }
 
-/// Returns the words of an understood line that are paths; none where it is not understood.
-pub(super) fn paths_of(command: &str) -> Vec<String> {
-    find(command).paths
-}
-
-fn find(command: &str) -> Finding {
+fn find(command: &str, controls: &Controls<'_>) -> Finding {
     let understood = if command.len() > MAX_RATED_BYTES {
         Err(format!("it is longer than {MAX_RATED_BYTES} bytes"))
     } else {
@@ -80,7 +119,7 @@ fn find(command: &str) -> Finding {
     match understood {
         Ok(finding) => finding,
         // Only what is not understood is scanned for words: `grep sudo docs` is understood and harmless.
-        Err(reason) => match escalation::find(command) {
+        Err(reason) => match escalation::find(command, controls) {
             Some(reason) => Finding::new(RiskClass::Escalation, reason),
             None => Finding::new(RiskClass::Unknown, reason),
         },

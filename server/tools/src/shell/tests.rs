@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use tns_protocol::approval::RiskClass;
 use tokio_util::sync::CancellationToken;
 
 use super::*;

@@ -9,7 +9,7 @@ use crate::testing::Bench;
 
 #[tokio::test]
 async fn a_new_file_is_made_with_its_folders() {
-    let (bench, tool) = (Bench::new(), FileWrite::new());
+    let (bench, tool) = (Bench::new(), FileWrite::new(OwnFolder::default()));
     let args = json!({"path": "a/b/new.txt", "content": "one\n"});
     let rating = bench.rate(&tool, args.clone()).await;
     assert_eq!(rating.class, RiskClass::Write);
@@ -23,7 +23,7 @@ async fn a_new_file_is_made_with_its_folders() {
 
 #[tokio::test]
 async fn a_file_is_replaced_in_one_step_and_keeps_its_mode() {
-    let (bench, tool) = (Bench::new(), FileWrite::new());
+    let (bench, tool) = (Bench::new(), FileWrite::new(OwnFolder::default()));
     bench.file("run.sh", "old\nsame\n");
     std::fs::set_permissions(bench.path("run.sh"), PermissionsExt::from_mode(0o4755)).unwrap();
     let args = json!({"path": "run.sh", "content": "new\nsame\n"});
@@ -39,7 +39,7 @@ async fn a_file_is_replaced_in_one_step_and_keeps_its_mode() {
 
 #[tokio::test]
 async fn folders_links_and_bad_paths_are_refused() {
-    let (bench, tool) = (Bench::new(), FileWrite::new());
+    let (bench, tool) = (Bench::new(), FileWrite::new(OwnFolder::default()));
     bench.file("dir/x", "");
     bench.file("plain", "");
     bench.link("link", "plain");
@@ -58,7 +58,7 @@ async fn folders_links_and_bad_paths_are_refused() {
 
 #[tokio::test]
 async fn a_write_outside_is_destructive_and_shows_nothing_of_the_file() {
-    let (bench, tool) = (Bench::new(), FileWrite::new());
+    let (bench, tool) = (Bench::new(), FileWrite::new(OwnFolder::default()));
     let args = json!({"path": "../ws-evil/secret.txt", "content": "x"});
     let rating = bench.rate(&tool, args).await;
     assert_eq!((rating.class, rating.diff), (RiskClass::Destructive, None));
@@ -68,7 +68,7 @@ async fn a_write_outside_is_destructive_and_shows_nothing_of_the_file() {
 
 #[tokio::test]
 async fn hidden_characters_in_path_and_content_are_shown() {
-    let (bench, tool) = (Bench::new(), FileWrite::new());
+    let (bench, tool) = (Bench::new(), FileWrite::new(OwnFolder::default()));
     let rating = bench.rate(&tool, json!({"path": "a\u{202e}b", "content": "x\u{200b}y\n"})).await;
     assert_eq!(rating.summary, "write a\\u{202E}b (6 bytes)");
     assert_eq!(rating.diff.unwrap(), "--- /dev/null\n+++ b/a\\u{202E}b\n@@ -0,0 +1 @@\n+x\\u{200B}y\n");
@@ -77,7 +77,7 @@ async fn hidden_characters_in_path_and_content_are_shown() {
 
 #[tokio::test]
 async fn content_at_the_limit_is_written_and_one_byte_more_is_not() {
-    let (bench, tool) = (Bench::new(), FileWrite::new());
+    let (bench, tool) = (Bench::new(), FileWrite::new(OwnFolder::default()));
     let content = "x".repeat(MAX_CONTENT_BYTES);
     assert!(!bench.run(&tool, json!({"path": "big", "content": content})).await.is_error);
     // Bytes, not characters: the schema alone would let it pass.
@@ -88,8 +88,24 @@ async fn content_at_the_limit_is_written_and_one_byte_more_is_not() {
 
 #[tokio::test]
 async fn a_hard_link_to_a_file_outside_is_replaced_not_followed() {
-    let (bench, tool) = (Bench::new(), FileWrite::new());
+    let (bench, tool) = (Bench::new(), FileWrite::new(OwnFolder::default()));
     std::fs::hard_link(bench.outside("secret.txt"), bench.path("hard")).unwrap();
     assert!(!bench.run(&tool, json!({"path": "hard", "content": "mine"})).await.is_error);
     assert_eq!(std::fs::read_to_string(bench.outside("secret.txt")).unwrap(), "outside");
+}
+
+#[tokio::test]
+async fn the_servers_own_folder_is_not_written_even_when_it_is_approved() {
+    let bench = Bench::new();
+    let tool = FileWrite::new(OwnFolder::new(Some(bench.path("state"))));
+    bench.file("state/x", "kept");
+    let args = json!({"path": "state/x", "content": "lost"});
+    let rating = bench.rate(&tool, args.clone()).await;
+    assert_eq!((rating.class, rating.diff), (RiskClass::Destructive, None));
+    let outcome = bench.run(&tool, args).await;
+    assert_eq!(
+        outcome,
+        ToolOutcome::error("can't write state/x: the server's own data is not written by tools")
+    );
+    assert_eq!(std::fs::read_to_string(bench.path("state/x")).unwrap(), "kept");
 }

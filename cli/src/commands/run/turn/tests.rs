@@ -2,7 +2,7 @@
 
 use tns_protocol::approval::{AuditEntry, Risk};
 use tns_protocol::chat::{Token, Usage};
-use tns_protocol::{AgentId, SessionId, Timestamp};
+use tns_protocol::{AgentId, MessageId, SessionId, Timestamp};
 
 use super::*;
 
@@ -27,6 +27,10 @@ fn token(content: &str) -> Token {
 
 fn agent() -> AgentId {
     AgentId::parse("a").unwrap()
+}
+
+fn mine() -> MessageId {
+    MessageId::parse("mine").unwrap()
 }
 
 fn call_id() -> ToolCallId {
@@ -171,15 +175,51 @@ fn an_error_about_the_chat_ends_the_run_and_one_about_something_else_does_not() 
 }
 
 #[test]
-fn in_a_shared_session_only_the_own_turn_counts() {
-    let mut turn = Turn::new(Owner::Shared { turn: None });
-    assert!(turn.is_unknown());
+fn a_turn_that_could_not_be_stored_ends_the_run() {
+    for code in [ErrorCode::StorageFull, ErrorCode::StorageBusy, ErrorCode::Internal] {
+        let mut turn = Turn::new(Owner::Whole);
+        turn.take(frame(token("part")));
+        assert_eq!(turn.take(frame(error(code))), []);
+        assert_eq!(turn.verdict(), Some((Exit::Failed, format!("it failed ({})", code.as_str()))));
+    }
+    let mut turn = Turn::new(Owner::Whole);
+    let answer =
+        ServerFrame { re: tns_protocol::RequestId::parse("r").ok(), ..frame(error(ErrorCode::Limit)) };
+    turn.take(answer);
+    assert!(!turn.ended());
+}
+
+#[test]
+fn in_a_shared_session_a_lost_turn_is_the_one_that_runs() {
+    let lost = || frame(error(ErrorCode::StorageFull));
+    for (standing, asks, ends) in [
+        (Standing::Absent, true, false),
+        (Standing::Waiting(mine()), true, false),
+        (Standing::Running(mine()), false, true),
+        (Standing::Ended(mine()), false, false),
+    ] {
+        let mut turn = Turn::new(Owner::Shared(standing.clone()));
+        assert_eq!(turn.must_ask_about(&lost()), asks, "{standing:?}");
+        turn.take(lost());
+        assert_eq!(turn.ended(), ends, "{standing:?}");
+    }
+    // Where the frame names the turn, nothing else counts.
+    let mut turn = Turn::new(Owner::Shared(Standing::Waiting(mine())));
+    turn.take(ServerFrame { seq: None, ..of_turn("mine", error(ErrorCode::StorageFull)) });
+    assert!(turn.ended());
+}
+
+#[test]
+fn in_a_shared_session_only_only_the_own_turn_counts() {
+    let mut turn = Turn::new(Owner::Shared(Standing::Absent));
+    assert!(turn.must_ask_about(&of_turn("theirs", request())));
     turn.take(frame(token("theirs")));
     assert_eq!(turn.take(of_turn("theirs", request())), []);
     assert_eq!(turn.take(frame(request())), []);
     assert_eq!(turn.take(of_turn("theirs", done(StopReason::SpendCap))), [Step::Discard]);
     assert!(!turn.ended());
-    turn.own(MessageId::parse("mine").unwrap());
+    turn.stands(Standing::Waiting(mine()));
+    assert!(!turn.must_ask_about(&of_turn("mine", request())));
     turn.take(frame(token("mine")));
     assert_eq!(turn.take(of_turn("mine", request())), [Step::Ask(Box::new(request()))]);
     turn.take(of_turn("mine", done(StopReason::End)));

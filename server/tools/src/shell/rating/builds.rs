@@ -3,8 +3,8 @@
 
 use tns_protocol::approval::RiskClass;
 
-use super::Finding;
 use super::programs::leaves;
+use super::{Finding, Reads};
 
 /// One way to call a runner.
 struct Runner {
@@ -238,7 +238,8 @@ impl Runner {
         }
         let key = self.words.join(" ");
         let reason = format!("{key} builds, tests or checks, which runs the project's own code");
-        Some(Finding { class: RiskClass::BuildTest, reason, key: Some(key), paths })
+        let reads = Reads { paths, beneath: None };
+        Some(Finding { class: RiskClass::BuildTest, reason, key: Some(key), reads })
     }
 
     fn is_make(&self) -> bool {

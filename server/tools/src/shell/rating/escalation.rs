@@ -3,7 +3,11 @@
 //! The text is made plainer in several ways that bash could also read it in, and each way is looked at: a
 //! word that any of them shows counts. A wrong guess here may only reject.
 
+use std::path::Path;
+
 use tns_server_core::visible::is_hidden;
+
+use super::Controls;
 
 /// Programs that change privilege: they count wherever they stand.
 const ANYWHERE: &[&str] = &[
@@ -55,7 +59,16 @@ const WRAPPERS: &[&str] = &[
 ];
 
 /// The port that the server listens on unless told otherwise.
-const CONTROL_PORT: &str = "7777";
+const USUAL_PORT: u16 = 7777;
+
+/// The file of the server's own folder that tells where it listens.
+pub(in crate::shell) const ADDRESS_FILE: &str = "server.json";
+
+/// What the server's own folder is called unless told otherwise.
+const USUAL_FOLDER: &str = "tns";
+
+/// The end of its path where nobody chose another.
+const USUAL_PLACE: &str = "share/tns";
 
 /// Ways to write this machine's own address.
 const THIS_MACHINE: &[&str] = &["localhost", "127.", "::1", "0.0.0.0", "0x7f", "2130706433", "[::", "ip6-"];
@@ -64,7 +77,7 @@ const THIS_MACHINE: &[&str] = &["localhost", "127.", "::1", "0.0.0.0", "0x7f", "
 const PARTS: [char; 7] = ['/', '=', ':', '+', '@', '%', ','];
 
 /// Says which word makes a text an escalation, if one does.
-pub(super) fn find(command: &str) -> Option<String> {
+pub(super) fn find(command: &str, controls: &Controls<'_>) -> Option<String> {
     let plain: String = command
         .replace("\\\r\n", "")
         .replace("\\\n", "")
@@ -88,7 +101,10 @@ pub(super) fn find(command: &str) -> Option<String> {
     // Most texts read the same in every way.
     ways.sort_unstable();
     ways.dedup();
-    ways.iter().find_map(|text| scan(text)).or_else(|| own_port(&plain))
+    ways.iter()
+        .find_map(|text| scan(text))
+        .or_else(|| own_port(&plain, controls.port))
+        .or_else(|| ways.iter().find_map(|text| own_address(text, controls.folder)))
 }
 
 /// Replaces each `$name`, `${…}` and `$@` by other text; a substitution `$(…)` stays.
@@ -223,11 +239,35 @@ fn mounts_host(word: &str) -> bool {
         || ["--pid=host", "--userns=host", "--ipc=host"].contains(&word)
 }
 
-fn own_port(plain: &str) -> Option<String> {
-    let named = plain.match_indices(CONTROL_PORT).any(|(at, port)| {
-        let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-        !digit(plain[..at].chars().next_back()) && !digit(plain[at + port.len()..].chars().next())
-    });
+fn own_port(plain: &str, port: Option<u16>) -> Option<String> {
+    let names = |port: u16| {
+        let port = port.to_string();
+        plain.match_indices(&port).any(|(at, _)| {
+            let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+            !digit(plain[..at].chars().next_back()) && !digit(plain[at + port.len()..].chars().next())
+        })
+    };
+    let named = names(USUAL_PORT) || port.is_some_and(names);
     (named && THIS_MACHINE.iter().any(|name| plain.contains(name)))
         .then(|| "it talks to this server's own port".to_owned())
+}
+
+/// Whether a text names the file with the server's address: in a folder called like the server's own, or
+/// bare in a text that names the own folder as well.
+fn own_address(text: &str, folder: Option<&Path>) -> Option<String> {
+    let lower = |text: &std::ffi::OsStr| text.to_string_lossy().to_lowercase();
+    let own_name = folder.and_then(Path::file_name).map(lower);
+    let own_path = folder.map(|folder| lower(folder.as_os_str()));
+    let is_own = |name: &str| name == USUAL_FOLDER || own_name.as_deref() == Some(name);
+    let names_folder = text.contains(USUAL_PLACE) || own_path.is_some_and(|path| text.contains(&path));
+    split(text)
+        .flat_map(|(word, _)| word.split(['=', ':', '@', '%', '+']))
+        .any(|path| match path.rsplit_once('/') {
+            Some((folder, ADDRESS_FILE)) => {
+                is_own(folder.rsplit('/').next().unwrap_or(folder)) || (folder == "." && names_folder)
+            }
+            Some(_) => false,
+            None => path == ADDRESS_FILE && names_folder,
+        })
+        .then(|| "it looks for this server's own address".to_owned())
 }

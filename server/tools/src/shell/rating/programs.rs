@@ -5,8 +5,8 @@
 
 use tns_protocol::approval::RiskClass;
 
-use super::Finding;
 use super::builds;
+use super::{Beneath, Finding, Reads, Which};
 use crate::guard::is_secret;
 
 /// What a program's operands are.
@@ -26,6 +26,17 @@ enum Operands {
     None,
 }
 
+/// Whether a program reads the files beneath a folder that it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Descends {
+    /// It does not, or only names them.
+    Never,
+    /// With `-r` or `--recursive`, and then all of them.
+    WhenAsked,
+    /// Always; hidden and ignored ones are left out unless an option chooses files.
+    Always,
+}
+
 /// A program that only reads.
 struct Reader {
     name: &'static str,
@@ -38,10 +49,11 @@ struct Reader {
     /// Long options with a value.
     long_valued: &'static [&'static str],
     operands: Operands,
+    descends: Descends,
 }
 
 const fn reader(name: &'static str, flags: &'static str, valued: &'static str, operands: Operands) -> Reader {
-    Reader { name, flags, valued, long: &[], long_valued: &[], operands }
+    Reader { name, flags, valued, long: &[], long_valued: &[], operands, descends: Descends::Never }
 }
 
 use Operands::{Format, None as NoOperands, OnePath, Paths, PatternThenPaths, Text};
@@ -121,6 +133,7 @@ const READERS: &[Reader] = &[
             "after-context",
             "before-context",
         ],
+        descends: Descends::WhenAsked,
         ..reader("grep", "nircLlwFEGPvHhosxqIab0123456789", "eABCm", PatternThenPaths)
     },
     Reader {
@@ -140,6 +153,7 @@ const READERS: &[Reader] = &[
         ],
         long_valued: &[
             "glob",
+            "iglob",
             "type",
             "type-not",
             "regexp",
@@ -151,6 +165,7 @@ const READERS: &[Reader] = &[
             "color",
             "sort",
         ],
+        descends: Descends::Always,
         ..reader("rg", "nilcwFvSsNHIox", "egtTABCm", PatternThenPaths)
     },
     Reader {
@@ -205,68 +220,110 @@ fn is_plain_commit(words: &[String]) -> bool {
     command == "commit"
 }
 
+/// The words of a call, sorted.
+#[derive(Default)]
+struct Call<'w> {
+    operands: Vec<&'w str>,
+    pattern_given: bool,
+    recursive: bool,
+    /// Patterns of names that are read.
+    globs: Vec<&'w str>,
+    /// An option chooses files in another way.
+    chooses: bool,
+}
+
+impl<'w> Call<'w> {
+    /// Notes an option by its name, with its value if it has one.
+    fn option(&mut self, name: &str, value: Option<&'w str>) {
+        match name {
+            "e" | "regexp" => self.pattern_given = true,
+            "r" | "recursive" => self.recursive = true,
+            "g" | "glob" | "iglob" | "include" => self.globs.extend(value),
+            "t" | "T" | "type" | "type-not" | "no-ignore-vcs" | "exclude" | "exclude-dir" => {
+                self.chooses = true;
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Reader {
     fn rate(&self, words: &[String]) -> Result<Finding, String> {
-        let (mut operands, mut pattern_given) = (Vec::new(), false);
-        let mut rest = words.iter();
+        let mut call = Call::default();
+        let mut rest = words.iter().map(String::as_str);
         while let Some(word) = rest.next() {
             if word == "--" {
-                operands.extend(rest.by_ref().map(String::as_str));
+                call.operands.extend(rest.by_ref());
             } else if let Some(long) = word.strip_prefix("--") {
-                pattern_given |= self.take_long(long, &mut rest)?;
+                self.take_long(long, &mut rest, &mut call)?;
             } else if word.len() > 1 && word.starts_with('-') {
-                pattern_given |= self.take_short(&word[1..], &mut rest)?;
+                self.take_short(&word[1..], &mut rest, &mut call)?;
             } else {
-                operands.push(word);
+                call.operands.push(word);
             }
         }
-        self.judge(&operands, pattern_given)
+        self.judge(&call)
     }
 
-    /// Takes a long option; says whether it gave the pattern.
-    fn take_long<'w>(&self, long: &str, rest: &mut impl Iterator<Item = &'w String>) -> Result<bool, String> {
+    fn take_long<'w>(
+        &self,
+        long: &'w str,
+        rest: &mut impl Iterator<Item = &'w str>,
+        call: &mut Call<'w>,
+    ) -> Result<(), String> {
         let (name, value) = match long.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (long, None),
         };
         if self.long_valued.contains(&name) {
-            if value.is_none() && rest.next().is_none() {
+            let value = value.or_else(|| rest.next());
+            if value.is_none() {
                 return Err(format!("the option --{name} of {} lacks its value", self.name));
             }
-            return Ok(name == "regexp");
+            call.option(name, value);
+        } else if self.long.contains(&name) {
+            call.option(name, None);
+        } else {
+            return Err(self.unknown_option(&format!("--{name}")));
         }
-        if self.long.contains(&name) { Ok(false) } else { Err(self.unknown_option(&format!("--{name}"))) }
+        Ok(())
     }
 
-    /// Takes a cluster of short options; says whether it gave the pattern.
+    /// Takes a cluster of short options.
     fn take_short<'w>(
         &self,
-        cluster: &str,
-        rest: &mut impl Iterator<Item = &'w String>,
-    ) -> Result<bool, String> {
+        cluster: &'w str,
+        rest: &mut impl Iterator<Item = &'w str>,
+        call: &mut Call<'w>,
+    ) -> Result<(), String> {
         for (at, letter) in cluster.char_indices() {
+            let (name, after) = (&cluster[at..at + letter.len_utf8()], &cluster[at + letter.len_utf8()..]);
             if self.valued.contains(letter) {
-                if at + 1 == cluster.len() && rest.next().is_none() {
+                let value = if after.is_empty() { rest.next() } else { Some(after) };
+                if value.is_none() {
                     return Err(format!("the option -{letter} of {} lacks its value", self.name));
                 }
-                return Ok(letter == 'e');
+                call.option(name, value);
+                return Ok(());
             }
             if !self.flags.contains(letter) {
                 return Err(self.unknown_option(&format!("-{letter}")));
             }
+            call.option(name, None);
         }
-        Ok(false)
+        Ok(())
     }
 
     fn unknown_option(&self, option: &str) -> String {
         format!("{} may do more with the option {option}", self.name)
     }
 
-    fn judge(&self, operands: &[&str], pattern_given: bool) -> Result<Finding, String> {
+    fn judge(&self, call: &Call<'_>) -> Result<Finding, String> {
+        let operands = call.operands.as_slice();
         let paths = match self.operands {
             Operands::Text => &[],
             Operands::Paths => operands,
-            Operands::PatternThenPaths if pattern_given => operands,
+            Operands::PatternThenPaths if call.pattern_given => operands,
             Operands::PatternThenPaths => operands.get(1..).unwrap_or_default(),
             Operands::OnePath if operands.len() <= 1 => operands,
             Operands::OnePath => return Err(format!("{} writes to its second operand", self.name)),
@@ -275,13 +332,51 @@ impl Reader {
             Operands::None if operands.is_empty() => &[],
             Operands::None => return Err(format!("{} takes no operands", self.name)),
         };
-        let mut finding = match paths.iter().find_map(|path| why_sensitive(path)) {
+        let beneath = self.reads_beneath(call);
+        let chosen = if beneath.is_some() { call.globs.as_slice() } else { &[] };
+        let why = paths.iter().find_map(|path| why_sensitive(path));
+        let why = why.or_else(|| chosen.iter().find_map(|glob| why_glob_is_sensitive(glob)));
+        let mut finding = match why {
             Some(reason) => Finding::new(RiskClass::Sensitive, reason),
             None => Finding::new(RiskClass::ReadOnly, format!("{} only reads", self.name)),
         };
-        finding.paths = paths.iter().filter(|path| **path != "-").map(|path| (*path).to_owned()).collect();
+        let mut paths: Vec<String> =
+            paths.iter().filter(|path| **path != "-").map(|path| (*path).to_owned()).collect();
+        if paths.is_empty() && beneath.is_some() {
+            paths.push(".".to_owned());
+        }
+        finding.reads = Reads { paths, beneath };
         Ok(finding)
     }
+
+    /// Says which files beneath a folder are read, if any are.
+    fn reads_beneath(&self, call: &Call<'_>) -> Option<Beneath> {
+        let chooses = call.chooses || !call.globs.is_empty();
+        let which = match self.descends {
+            Descends::Always if !chooses => Which::Shown,
+            Descends::Always => Which::All,
+            Descends::WhenAsked if call.recursive => Which::All,
+            Descends::Never | Descends::WhenAsked => return None,
+        };
+        // With other options beside them, these are not the only files that are read.
+        let endings: Option<Vec<String>> = call.globs.iter().map(|glob| ending(glob)).collect();
+        let only = endings.filter(|endings| !endings.is_empty() && !call.chooses);
+        Some(Beneath { which, only })
+    }
+}
+
+/// Returns the ending that a pattern of the form `*.rs` asks for, in small letters.
+fn ending(glob: &str) -> Option<String> {
+    let ending = glob.strip_prefix('*')?;
+    let letters = ending.strip_prefix('.')?;
+    let plain = !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    plain.then(|| ending.to_ascii_lowercase())
+}
+
+/// Says why choosing files by a pattern asks, if it does; `!` leaves files out.
+fn why_glob_is_sensitive(glob: &str) -> Option<String> {
+    let chooses = !glob.starts_with('!') && is_secret(std::path::Path::new(glob));
+    chooses.then(|| format!("{glob} looks like a secret"))
 }
 
 /// Says why reading a path asks, if it does.

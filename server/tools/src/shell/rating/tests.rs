@@ -246,6 +246,9 @@ const AT_LEAST: &[(&str, RiskClass)] = &[
     ("systemd-run --uid=0 id", Escalation),
     ("curl http://localhost:7777/api", Escalation),
     ("nc 127.0.0.1 7777", Escalation),
+    ("curl $(jq -r .url ~/.local/share/tns/server.json)", Escalation),
+    ("cd ~/.local/share/tns && cat server.json", Escalation),
+    ("cat \"$XDG_DATA_HOME\"/tns/server.j'son'", Escalation),
     ("tns chat", Escalation),
     ("true; tns sessions", Escalation),
 ];
@@ -280,6 +283,8 @@ fn words_that_only_look_like_a_change_of_privilege_still_ask() {
         "docker run -v ./data:/data x",
         "cd tns && ls",
         "echo 17777 | cat localhost",
+        "cat server.json | head",
+        "cat registry/server.json | head",
     ] {
         assert_eq!(class(command), Unknown, "{command:?}");
     }
