@@ -12,13 +12,7 @@ use crate::commands::Command;
 ///
 /// Answers go to standard output, everything else to standard error.
 #[derive(Debug, Parser)]
-#[command(
-    name = "tns",
-    version,
-    disable_help_subcommand = true,
-    subcommand_required = true,
-    arg_required_else_help = true
-)]
+#[command(name = "tns", version, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) globals: Globals,

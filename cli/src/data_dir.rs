@@ -63,9 +63,21 @@ impl DataDir {
 }
 
 fn default_path() -> Result<PathBuf, Stop> {
-    directories::ProjectDirs::from("", "", "tns")
+    let path = directories::ProjectDirs::from("", "", "tns")
         .map(|dirs| dirs.data_dir().to_owned())
-        .ok_or_else(|| Stop::usage("there is no home folder; choose a data folder with --data-dir"))
+        .ok_or_else(|| Stop::usage("there is no home folder; choose a data folder with --data-dir"))?;
+    whole(path)
+}
+
+/// Refuses a folder that would be another one wherever the command is run.
+fn whole(path: PathBuf) -> Result<PathBuf, Stop> {
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    let path = path.display();
+    Err(Stop::usage(format!(
+        "HOME is not a whole path, so the data folder would be {path} below the current folder; set HOME, or choose a folder with --data-dir"
+    )))
 }
 
 fn check(path: &Path, owner: u32, mode: u32, user: u32) -> Result<(), Stop> {
@@ -116,6 +128,13 @@ mod tests {
         assert!(check(Path::new("/d"), 1, 0o40700, 1).is_ok());
         let error = check(Path::new("/d"), 1, 0o40700, 2).unwrap_err();
         assert!(error.to_string().contains("belongs to another user"), "{error}");
+    }
+
+    #[test]
+    fn a_home_that_is_no_whole_path_is_refused() {
+        assert_eq!(whole("/h/tns".into()).unwrap(), Path::new("/h/tns"));
+        let error = whole("h/tns".into()).unwrap_err();
+        assert!(error.to_string().starts_with("HOME is not a whole path"), "{error}");
     }
 
     #[test]

@@ -64,9 +64,11 @@ impl Exit {
             ErrorCode::ProtocolMismatch | ErrorCode::Unauthorized | ErrorCode::ServerRestarted => {
                 Self::Unreachable
             }
-            ErrorCode::InvalidAutonomyLevel | ErrorCode::InvalidDecision => Self::Usage,
-            ErrorCode::AgentAddFailed
-            | ErrorCode::InvalidJson
+            // No agent: its provider is unknown, or not set up.
+            ErrorCode::InvalidAutonomyLevel | ErrorCode::InvalidDecision | ErrorCode::AgentAddFailed => {
+                Self::Usage
+            }
+            ErrorCode::InvalidJson
             | ErrorCode::InvalidMessage
             | ErrorCode::UnknownType
             | ErrorCode::AgentRemoveFailed
@@ -93,12 +95,14 @@ pub(crate) struct Stop {
     exit: Exit,
     /// Absent where the failure was told already.
     message: Option<String>,
+    /// The server's code, where the server refused.
+    code: Option<ErrorCode>,
 }
 
 impl Stop {
     /// Ends with one line.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: Some(message.into()) }
+        Self { exit, message: Some(message.into()), code: None }
     }
 
     /// A wrong command line or configuration.
@@ -108,7 +112,17 @@ impl Stop {
 
     /// Ends without a line: everything was said.
     pub(crate) fn silent(exit: Exit) -> Self {
-        Self { exit, message: None }
+        Self { exit, message: None, code: None }
+    }
+
+    /// Ends with the server's own line, as its code asks.
+    pub(crate) fn refused(code: Option<ErrorCode>, message: impl Into<String>) -> Self {
+        Self { exit: code.map_or(Exit::Failed, Exit::of_code), message: Some(message.into()), code }
+    }
+
+    /// Returns the code of the server that refused.
+    pub(crate) fn code(&self) -> Option<ErrorCode> {
+        self.code
     }
 }
 
@@ -141,6 +155,9 @@ pub(crate) fn of(error: &anyhow::Error) -> Exit {
     Exit::Failed
 }
 
+/// What is said in place of the system's words, which tell nobody what to do.
+const FULL_DISK: &str = "the disk is full; free some space and try again";
+
 /// Returns the line for the user; `None` where nothing is left to say.
 pub(crate) fn describe(error: &anyhow::Error) -> Option<String> {
     if of(error) == Exit::ClosedPipe {
@@ -148,7 +165,10 @@ pub(crate) fn describe(error: &anyhow::Error) -> Option<String> {
     }
     let mut causes: Vec<String> = Vec::new();
     for cause in error.chain() {
-        let text = cause.to_string();
+        let text = match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => FULL_DISK.to_owned(),
+            Some(_) | None => cause.to_string(),
+        };
         // A cause that its effect has quoted already says nothing new.
         if !text.is_empty() && !causes.iter().any(|earlier| earlier.contains(&text)) {
             causes.push(text);
@@ -188,6 +208,7 @@ mod tests {
             (anyhow::anyhow!("x"), 1),
             (Stop::usage("x").into(), 2),
             (ClientError::Unreachable("x".into()).into(), 3),
+            (refused(ErrorCode::AgentAddFailed).into(), 2),
             (refused(ErrorCode::NoCredit).into(), 4),
             (Stop::silent(Exit::NotAllowed).into(), 5),
             (refused(ErrorCode::SpendCap).into(), 6),
@@ -215,6 +236,17 @@ mod tests {
             describe(&error).unwrap(),
             "failed to reach the server: http://h:1: connection refused; start one with `tns serve`, or leave --server out"
         );
+    }
+
+    #[test]
+    fn a_full_disk_is_named_with_what_to_do() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let error = anyhow::Error::from(io::Error::from(kind)).context("write /d/server.json");
+            assert_eq!(
+                describe(&error).unwrap(),
+                "failed to write /d/server.json: the disk is full; free some space and try again"
+            );
+        }
     }
 
     #[test]

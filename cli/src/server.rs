@@ -12,8 +12,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tns_client::{Client, ClientConfig, Events, Reconnect, Rest};
-use tns_server::{ExecHelper, RunningServer, Server, ServerConfig, StartError};
+use tns_client::{Client, ClientConfig, ClientError, Events, Reconnect, Rest};
+use tns_server::{ExecHelper, RunningServer, Server, ServerConfig, StartError, StoreError};
 use tokio::time::Instant;
 
 use crate::Context;
@@ -127,6 +127,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 
 async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, Option<Owned>)> {
     if let Some(url) = &context.globals.server {
+        check_address(url)?;
         return Ok((Attached { url: url.clone(), launched: false, _presence: None }, None));
     }
     let dir = DataDir::open(context.globals.data_dir.as_deref())?;
@@ -140,6 +141,15 @@ async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, 
         Found::Served { url, presence } => {
             Ok((Attached { url, launched: false, _presence: Some(presence) }, None))
         }
+    }
+}
+
+/// Tells a wrong --server from a server that is not there.
+fn check_address(url: &str) -> Result<(), Stop> {
+    match Rest::new(url) {
+        Ok(_) => Ok(()),
+        Err(ClientError::Unreachable(why)) => Err(Stop::usage(format!("--server {why}"))),
+        Err(error) => Err(Stop::usage(format!("--server {url}: {error}"))),
     }
 }
 
@@ -217,13 +227,24 @@ pub(crate) fn exec_helper() -> anyhow::Result<ExecHelper> {
     Ok(ExecHelper { program, args: vec![crate::EXEC_HELPER.into()] })
 }
 
+/// The server's database in the data folder, named where it can't be used.
+const DATABASE: &str = "tns.db";
+
 /// A server that did not start, told as it stands.
-fn not_started(error: &StartError) -> Stop {
+fn not_started(dir: &DataDir, error: &StartError) -> Stop {
     let exit = match error {
         StartError::NotLoopback(_) | StartError::Folder(..) | StartError::Engine(_) => Exit::Usage,
         StartError::PortTaken(_) | StartError::Listen(..) | StartError::Store(_) => Exit::Unreachable,
     };
-    Stop::new(exit, error.to_string())
+    let message = match error {
+        // Damaged, or another program's.
+        StartError::Store(store @ StoreError::Failed(_)) => format!(
+            "{store}; its file is {}: move it away to begin with an empty one, or choose another folder with --data-dir",
+            dir.file(DATABASE).display()
+        ),
+        _ => error.to_string(),
+    };
+    Stop::new(exit, message)
 }
 
 /// A server of this process, with the lock and the address that others find.
@@ -241,7 +262,7 @@ impl Owned {
     /// What the server says; what the system says about the data folder.
     pub(crate) async fn start(dir: &DataDir, lock: Lock, config: ServerConfig) -> anyhow::Result<Self> {
         Discovery::forget(dir)?;
-        let running = Server::start(config).await.map_err(|error| not_started(&error))?;
+        let running = Server::start(config).await.map_err(|error| not_started(dir, &error))?;
         match Discovery::of(running.url()).publish(dir) {
             Ok(published) => Ok(Self { running, published, lock }),
             Err(error) => {
@@ -330,6 +351,16 @@ mod tests {
         let (found, ()) = tokio::join!(find(&dir), stopping);
         assert!(matches!(found.unwrap(), Found::Free(_)));
         assert!(begun.elapsed() <= SHUTDOWN + 2 * DISCOVERY_PAUSE, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_wrong_address_is_wrong_usage() {
+        for url in ["garbage", "https://h", "http://h:1/chat"] {
+            let stop = check_address(url).unwrap_err();
+            assert!(stop.to_string().starts_with(&format!("--server {url} ")), "{stop}");
+            assert_eq!(crate::exit::of(&stop.into()), Exit::Usage);
+        }
+        assert!(check_address("http://127.0.0.1:1").is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -125,7 +125,8 @@ impl ErrorCode {
     }
 }
 
-/// Something went wrong. Without `seq` it answers a request; with one it ends a turn.
+/// Something went wrong. With `seq` it ends its turn. Without one it answers a request, which it names as
+/// `refType`; or, with neither, its turn could not be stored and ends all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorEvent {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tns_server_core::engine::{EngineChoice, Engines, OpenError};
 use tns_server_core::recovery;
 use tns_server_core::session::SessionDeps;
-use tns_server_core::store::{DocumentStore, Knowledge, Store, StoreError};
+use tns_server_core::store::{DocumentStore, Knowledge, Store};
 use tns_server_core::tool::Tool;
 use tns_server_engines::{EngineConfig, EngineRegistry};
 use tns_server_knowledge::KnowledgeEngine;
@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 pub use config::{DEFAULT_PORT, ServerConfig};
 pub use gateway::EngineLabel;
 use gateway::{Acceptor, Door, Gateway};
+pub use tns_server_core::store::StoreError;
 pub use tns_server_core::turn::TurnLimits;
 pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};
 

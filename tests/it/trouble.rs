@@ -79,6 +79,7 @@ async fn a_store_that_fails_mid_turn_ends_it_and_the_next_turn_works() {
     assert_eq!(types(&events), ["agent_state", "error"]);
     assert_eq!(events[1]["code"], "STORAGE_FULL");
     assert!(events[1].get("seq").is_none() && events[1].get("refType").is_none());
+    assert!(events[1]["turnId"].is_string());
     // Refused, since it could not be stored; nothing is begun.
     socket.chat("s", "two").await;
     let refused = socket.expect("error").await;

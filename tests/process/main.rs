@@ -5,6 +5,7 @@
 
 mod binary;
 mod crash;
+mod documents;
 mod failure;
 mod newcomer;
 mod node;

@@ -1,7 +1,7 @@
 //! The first minutes: nothing is set up, nothing is configured, and the first commands work.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use tokio::net::TcpStream;
@@ -126,16 +126,50 @@ async fn a_home_that_can_not_be_written_is_named_in_one_line() {
 }
 
 #[tokio::test]
+async fn a_home_that_depends_on_the_current_folder_is_refused_and_nothing_made() {
+    let home = Home::new().set("HOME", "relative");
+    for args in [&["run", "hello"][..], &["serve", "--port", "0"]] {
+        let ran = home.run(args).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+        assert!(ran.complaints()[0].contains("HOME is not a whole path"), "{ran:?}");
+    }
+    assert_eq!(fs::read_dir(home.folder()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_named_with_what_to_do() {
+    let home = Home::new();
+    DirBuilder::new().recursive(true).mode(0o700).create(home.data()).unwrap();
+    let file = fs::canonicalize(home.data()).unwrap().join("tns.db");
+    fs::write(&file, "no database ".repeat(1_000)).unwrap();
+    let ran = home.run(&["sessions", "list"]).await;
+    assert_eq!((ran.code, ran.stderr.lines().count()), (Some(3), 1), "{ran:?}");
+    let line = format!("its file is {}: move it away to begin with an empty one", file.display());
+    assert!(ran.complaints()[0].contains(&line), "{ran:?}");
+    fs::rename(&file, home.folder().join("damaged")).unwrap();
+    home.run(&["sessions", "list"]).await.answer();
+}
+
+#[tokio::test]
 async fn help_in_a_pipe_is_plain_text() {
     let home = Home::new().set("TERM", "xterm-256color");
     let commands = ["serve", "chat", "run", "kb", "agents", "sessions", "audit", "schema"];
     let helps = commands.iter().map(|command| vec![*command, "--help"]);
-    for args in helps.chain([vec!["--help"], vec!["-h"], vec!["kb", "add", "--help"]]) {
+    let pages = [vec!["--help"], vec!["-h"], vec!["help"], vec!["kb", "add", "--help"]];
+    for args in helps.chain(pages) {
         let ran = home.run(&args).await;
         assert!(ran.answer().contains("Usage:"), "{ran:?}");
         assert!(!ran.stdout.contains('\u{1b}') && ran.stderr.is_empty(), "{ran:?}");
     }
-    for args in [&["--nonsense"][..], &["kb"], &["run", "--autonomy", "wild", "hi"], &[]] {
+    for (asked, page) in
+        [(&["help", "run"][..], &["run", "--help"][..]), (&["help", "kb", "add"], &["kb", "add", "--help"])]
+    {
+        assert_eq!(home.run(asked).await.answer(), home.run(page).await.answer());
+    }
+    for args in
+        [&["--nonsense"][..], &["help", "nonsense"], &["kb"], &["run", "--autonomy", "wild", "hi"], &[]]
+    {
         let ran = home.run(args).await;
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args:?}: {ran:?}");
         assert!(!ran.stderr.is_empty() && !ran.stderr.contains('\u{1b}'), "{ran:?}");

@@ -244,6 +244,7 @@ async fn what_was_typed_before_a_question_does_not_answer_it() {
     terminal.shows("a approve, r reject:").await;
     terminal.press("r not now\n");
     assert_eq!(terminal.ended().await, 5);
+    terminal.shows("rejected on this terminal").await;
     assert!(!home.has("made"));
 }
 

@@ -66,7 +66,10 @@ async fn json_holds_any_text_and_no_control_character() {
 async fn a_failing_command_says_why_in_one_line_and_with_its_exit_code() {
     let home = Home::new();
     for (args, code, says) in [
-        (&["run", "!touch made"][..], 5, "not allowed"),
+        (&["run", "!touch made"][..], 5, "run on a terminal to be asked"),
+        (&["run", "!sudo touch made"], 5, "never allowed"),
+        (&["run", "--autonomy", "full-auto", "!touch made"], 1, "tns serve --dangerously-unsandboxed"),
+        (&["audit"], 7, "--session ID"),
         (&["run", "--provider", "nonesuch", "hi"], 2, "nonesuch"),
         (&["run", "--agent", "nobody", "hi"], 7, "agent"),
         (&["run"], 2, "prompt"),
@@ -74,13 +77,15 @@ async fn a_failing_command_says_why_in_one_line_and_with_its_exit_code() {
         (&["chat"], 2, "tns run"),
         (&["serve", "--bind", "0.0.0.0"], 2, "0.0.0.0"),
         (&["sessions", "list", "--server", "http://127.0.0.1:1"], 3, "tns serve"),
+        (&["sessions", "list", "--server", "garbage"], 2, "--server garbage is not an address"),
+        (&["run", "hi", "--server", "garbage"], 2, "--server garbage is not an address"),
         (&["run", "hi", "--server", "http://127.0.0.1:1"], 3, "tns serve"),
         (&["sessions", "show", "nobody"], 7, "nobody"),
         (&["kb", "rm", "nothing"], 7, "nothing"),
         (&["kb", "add", "missing.md"], 1, "missing.md"),
         (&["kb", "search", " "], 2, "blank"),
         (&["agents", "rm", "nobody"], 7, "nobody"),
-        (&["agents", "add", "--role", "x", "--provider", "nonesuch"], 1, "nonesuch"),
+        (&["agents", "add", "--role", "x", "--provider", "nonesuch"], 2, "nonesuch"),
     ] {
         let plain = home.run(args).await;
         assert_eq!(plain.code, Some(code), "{args:?}: {plain:?}");

@@ -49,7 +49,8 @@ async fn sigterm_ends_a_running_tool_and_leaves_no_child() {
     let (status, _) = server.ended().await;
     assert_eq!(status.code(), Some(0));
     assert!(asked.elapsed() < STOPPED, "{:?}", asked.elapsed());
-    assert_eq!(processes_with(&format!("sleep {seconds}")), [] as [u32; 0]);
+    // What the helper of the shell still had to end, it ends a moment after the server.
+    until("both sleeps are gone", || processes_with(&format!("sleep {seconds}")).is_empty()).await;
 }
 
 #[tokio::test]
@@ -118,6 +119,22 @@ async fn an_address_of_other_machines_is_refused() {
         assert!(ran.complaints()[0].contains(address), "{ran:?}");
     }
     assert!(!home.data().join("server.json").exists());
+}
+
+#[tokio::test]
+async fn a_taken_port_is_told_with_the_ways_on() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let ran = home.run(&["serve", "--port", &port.to_string()]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(3), ""), "{ran:?}");
+    assert_eq!(
+        ran.complaints(),
+        [format!(
+            "tns: port {port} is taken; choose another with --port, or 0 for a free one; if a tns server has it, \
+             use it with --server http://127.0.0.1:{port}"
+        )]
+    );
 }
 
 #[tokio::test]

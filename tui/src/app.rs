@@ -162,7 +162,11 @@ impl App {
         self.model.size = (size.width, size.height);
         self.model.now = self.opened.elapsed();
         let anew = arrange(&mut self.model);
-        screen.draw(|frame| view(&self.model, frame)).map_err(TuiError::Terminal)?;
+        let drawn = screen.draw(|frame| view(&self.model, frame)).map_err(TuiError::Terminal)?.area;
+        if (drawn.width, drawn.height) != self.model.size {
+            // The terminal changed in between and the frame is empty; its notice brings the next one.
+            self.model.approvals.hide();
+        }
         tracing::trace!(entries = anew, "frame drawn");
         self.dirty = false;
         self.next_frame = Instant::now() + FRAME;

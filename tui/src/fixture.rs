@@ -46,8 +46,11 @@ impl Screen {
         self
     }
 
+    /// Takes in what happened, then measures the next frame as the loop does.
     pub(crate) fn take(&mut self, msg: Msg) -> Vec<Effect> {
-        update(&mut self.model, self.now, msg)
+        let effects = update(&mut self.model, self.now, msg);
+        arrange(&mut self.model);
+        effects
     }
 
     pub(crate) fn frame(&mut self, type_name: &str, seq: Option<u64>, body: Value) -> Vec<Effect> {

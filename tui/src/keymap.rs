@@ -50,7 +50,7 @@ pub(crate) enum Action {
     RowUp,
     /// Scroll one row down.
     RowDown,
-    /// Close the page, else interrupt the reply.
+    /// Close the page, else interrupt the reply; twice: empty the composer.
     Escape,
     /// Interrupt the reply, then quit.
     Interrupt,
@@ -164,7 +164,12 @@ pub(crate) const BINDINGS: &[Binding] = &[
         Action::End,
         "to the newest, then end of the row",
     ),
-    bind(Everywhere, &[(KeyCode::Esc, NONE)], Action::Escape, "close a page, interrupt the reply"),
+    bind(
+        Everywhere,
+        &[(KeyCode::Esc, NONE)],
+        Action::Escape,
+        "close a page, interrupt; again: empty the text",
+    ),
     bind(Everywhere, &[(Char('c'), CTRL)], Action::Interrupt, "interrupt the reply; again: quit"),
     bind(Everywhere, &[(KeyCode::F(1), NONE)], Action::Help, "this help"),
     bind(Everywhere, &[(Char('l'), CTRL)], Action::Redraw, "draw the screen anew"),

@@ -135,6 +135,8 @@ pub(crate) struct Model {
     pub(crate) reading: Reading,
     /// The place in the log up to which the transcript is complete.
     pub(crate) synced: Seq,
+    /// Where `synced` stood one turn earlier.
+    pub(crate) synced_before: Seq,
     /// The place in the log that the last reading reached.
     pub(crate) read_to: Seq,
     /// The running turn is not complete on the screen: it is read anew when it ends.
@@ -143,6 +145,8 @@ pub(crate) struct Model {
     pub(crate) hint: Option<&'static str>,
     /// The last key was Ctrl-C: the next one quits.
     pub(crate) quit_next: bool,
+    /// The last key was Esc: the next one empties the composer.
+    pub(crate) clear_next: bool,
     /// When the last turn ended.
     pub(crate) ended_at: Option<Duration>,
     /// Begins the names of this screen's messages.
@@ -178,10 +182,12 @@ impl Model {
             first_message,
             reading: Reading::default(),
             synced: 0,
+            synced_before: 0,
             read_to: 0,
             incomplete: false,
             hint: None,
             quit_next: false,
+            clear_next: false,
             ended_at: None,
             message_prefix,
             messages_sent: 0,

@@ -18,6 +18,9 @@ use crate::pane::status::Connection;
 use crate::pane::transcript::entry::Delivery;
 use crate::theme::Role;
 
+/// How every hint begins that holds only while the server is not there.
+const NOT_CONNECTED: &str = "not connected";
+
 /// Takes in what happened at `now`, on the screen's clock.
 pub(crate) fn update(model: &mut Model, now: Duration, msg: Msg) -> Vec<Effect> {
     model.now = now;
@@ -29,6 +32,8 @@ pub(crate) fn update(model: &mut Model, now: Duration, msg: Msg) -> Vec<Effect> 
         }
         Msg::Resize(columns, rows) => {
             model.size = (columns, rows);
+            // Until the next frame nobody has seen a request at this size.
+            model.approvals.hide();
             Vec::new()
         }
         Msg::Client(event) => on_client(model, event),
@@ -74,6 +79,7 @@ fn on_client(model: &mut Model, event: ClientEvent) -> Vec<Effect> {
         }
         ClientEvent::Reconnected => {
             model.status.connection = Connection::Up;
+            model.hint.take_if(|hint| hint.starts_with(NOT_CONNECTED));
             model.reading.resend = true;
             read(model, From::After(model.synced)).into_iter().collect()
         }
@@ -179,7 +185,7 @@ fn hold(model: &mut Model, frame: ServerFrame) {
 /// Puts the user's message into the transcript and sends it.
 fn submit_chat(model: &mut Model, text: String) -> Vec<Effect> {
     let Some(id) = model.next_message_id() else { return Vec::new() };
-    model.transcript.user_sends(id.clone(), &text);
+    model.transcript.user_sends(id.clone(), &text, model.status.is_busy());
     vec![send_chat(id, text)]
 }
 

@@ -38,6 +38,7 @@ pub(crate) struct Areas {
 pub(crate) fn arrange(model: &mut Model) -> usize {
     let (columns, rows) = model.size;
     if is_too_small(model) {
+        model.approvals.hide();
         return 0;
     }
     let composer_rows = u16::try_from(model.composer.lay_out(columns)).unwrap_or(u16::MAX);
@@ -60,6 +61,16 @@ pub(crate) fn arrange(model: &mut Model) -> usize {
         composer: stack(composer),
         status: stack(1),
     };
+    let asks = match model.page {
+        None => approval > 0,
+        Some(Page::Approval) => true,
+        Some(Page::Help(_)) => false,
+    };
+    if asks {
+        model.approvals.come_into_view(model.size, model.now);
+    } else {
+        model.approvals.hide();
+    }
     model.composer.scroll(composer - 1);
     model.transcript.lay_out(columns, transcript)
 }
@@ -129,8 +140,8 @@ fn draw_welcome(model: &Model, area: Rect, buffer: &mut Buffer) {
     if info.default_provider == "offline" {
         lines.push((
             Role::Warn,
-            "offline works without a key, but is no language model. For a better engine start Ollama, \
-             or set a provider's key such as OPENAI_API_KEY, then start tns again."
+            "offline is no language model. For a better engine start Ollama, or set a provider's key such as \
+             ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, then start tns again."
                 .to_owned(),
         ));
     }

@@ -56,6 +56,10 @@ fn unknown_options_commands_and_values_are_usage_errors() {
 
 /// Every command with its help, depth first. The global options are the same everywhere and shown once.
 fn helps(command: &mut clap::Command, path: &str, found: &mut Vec<(String, String)>) {
+    // It shows the commands once more, and below them their help.
+    if command.get_name() == "help" {
+        return;
+    }
     let name = format!("{path}{}", command.get_name());
     let help = command.render_long_help().to_string();
     let shown = match (path, help.split_once("Global options:")) {
@@ -66,6 +70,15 @@ fn helps(command: &mut clap::Command, path: &str, found: &mut Vec<(String, Strin
     for sub in command.get_subcommands_mut() {
         helps(sub, &format!("{name} "), found);
     }
+}
+
+#[test]
+fn help_is_a_command_too() {
+    for line in [&["tns", "help"][..], &["tns", "help", "run"], &["tns", "help", "kb", "add"]] {
+        let shown = Cli::try_parse_from(line).unwrap_err();
+        assert_eq!((shown.kind(), shown.exit_code()), (clap::error::ErrorKind::DisplayHelp, 0), "{line:?}");
+    }
+    assert_eq!(Cli::try_parse_from(["tns", "help", "nope"]).unwrap_err().exit_code(), 2);
 }
 
 #[test]

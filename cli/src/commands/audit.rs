@@ -3,21 +3,37 @@
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
+use tns_client::ClientError;
+use tns_protocol::ErrorCode;
 use tns_protocol::approval::AuditEntry;
 
+use crate::exit::{Exit, Stop};
 use crate::{Context, logging, server, workspace};
 
 /// List the decisions about a session's tool calls
 ///
-/// Oldest first: when, how it was decided, how risky it was, the tool, and what was to run.
+/// Oldest first: when, how it was decided, how risky it was, the tool, and what was to run. Each tns run has
+/// a session of its own: name it with --session.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
+
+/// What is said where the folder's own session was never opened.
+const NO_SESSION: &str = "this folder has no session of its own yet, since each `tns run` makes a new one; name that \
+                          with --session ID, as `tns sessions list` shows it";
 
 pub(crate) fn run(Args {}: Args, context: &Context) -> anyhow::Result<()> {
     logging::start(context, logging::Unasked::Nothing)?;
     server::with_interruptible(context, async |attached| {
         let id = workspace::session_id(context)?;
-        let list = attached.rest()?.audit(&id).await.context("list the decisions")?;
+        let list = match attached.rest()?.audit(&id).await {
+            // Nobody named this id, so it would tell nobody anything.
+            Err(ClientError::Refused { code: ErrorCode::SessionNotFound, .. })
+                if context.globals.session.is_none() =>
+            {
+                return Err(Stop::new(Exit::NotFound, NO_SESSION).into());
+            }
+            list => list.context("list the decisions")?,
+        };
         if context.out.json {
             return context.out.json(&list);
         }

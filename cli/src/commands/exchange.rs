@@ -83,8 +83,7 @@ impl Line {
                 if let ServerMessage::ErrorEvent(error) = &frame.message
                     && frame.re.as_ref() == Some(&id)
                 {
-                    let exit = error.code.map_or(Exit::Failed, Exit::of_code);
-                    return Err(Stop::new(exit, error.message.clone()).into());
+                    return Err(Stop::refused(error.code, error.message.clone()).into());
                 }
                 if let Some(answer) = accept(&frame) {
                     return Ok(answer);

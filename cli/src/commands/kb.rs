@@ -1,5 +1,6 @@
 //! `tns kb`: the documents that answers are looked up in.
 
+mod origin;
 mod sources;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use tns_protocol::knowledge::{DocumentInfo, SearchHit};
 use tns_protocol::rest::{KbAddRequest, KbScope, SearchRequest};
 use tns_protocol::{DocumentId, ErrorCode, SessionId};
 
+use crate::commands::kb::origin::Origin;
 use crate::commands::kb::sources::Source;
 use crate::exit::{Exit, Stop};
 use crate::{Context, logging, server, workspace};
@@ -26,6 +28,8 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Add documents and print their ids, one a line
+    ///
+    /// A file that was added before and has changed since takes the place of its older document.
     Add(Add),
     /// Search, best passages first; no hit is no failure
     Search(Search),
@@ -90,6 +94,9 @@ struct Added {
     document_id: DocumentId,
     duplicate: bool,
     source: Option<String>,
+    /// The file's older documents, which were removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replaced: Vec<DocumentId>,
 }
 
 /// What `add --json` prints.
@@ -169,11 +176,19 @@ async fn add(
 ) -> anyhow::Result<()> {
     let mut report = AddReport::default();
     let total = sources.len();
+    // As it stood before: what this command adds is no older document.
+    let known = match sources.iter().any(|source| source.file().is_some()) {
+        true => rest.kb_list(session).await.context("list the documents")?.documents,
+        false => Vec::new(),
+    };
     for source in sources {
-        let name = source.name();
-        let content = match source.read() {
+        let (name, searched_for) = (source.name(), source.was_searched_for());
+        let origin = Origin::new(name.clone(), source.file(), scope);
+        // Standard input may stay silent for ever, and a signal must still end the command.
+        let read = tokio::task::spawn_blocking(move || source.read()).await.context("read the document")?;
+        let content = match read {
             Ok(content) => content,
-            Err(message) if source.was_searched_for() => {
+            Err(message) if searched_for => {
                 context.out.note(&format!("left out {}: {message}", name.as_deref().unwrap_or("-")));
                 continue;
             }
@@ -182,9 +197,12 @@ async fn add(
                 continue;
             }
         };
-        let metadata = name.clone().map(|name| [("source".to_owned(), name.into())].into_iter().collect());
-        let request =
-            KbAddRequest { session_id: session.clone(), content, metadata, scope: scope.on_the_wire() };
+        let request = KbAddRequest {
+            session_id: session.clone(),
+            content,
+            metadata: origin.metadata(),
+            scope: scope.on_the_wire(),
+        };
         match rest.kb_add(request).await {
             Ok(added) => {
                 if added.duplicate {
@@ -193,10 +211,17 @@ async fn add(
                 if !context.out.json {
                     context.out.data(&format!("{}\n", added.document_id))?;
                 }
+                let replaced = remove_older(rest, session, origin.older(&known, &added.document_id)).await?;
+                if !replaced.is_empty() {
+                    let older: Vec<&str> = replaced.iter().map(DocumentId::as_str).collect();
+                    let name = name.as_deref().unwrap_or("the text");
+                    context.out.note(&format!("{name} has changed: removed {}", older.join(", ")));
+                }
                 report.documents.push(Added {
                     document_id: added.document_id,
                     duplicate: added.duplicate,
                     source: name,
+                    replaced,
                 });
             }
             // This document's own fault: the next may be fine.
@@ -216,10 +241,25 @@ async fn add(
             Err(Stop::new(Exit::Failed, "nothing was added: no text was found").into())
         }
         0 => Ok(()),
-        failed => {
-            Err(Stop::new(Exit::Failed, format!("{failed} of {total} documents were not added")).into())
+        // It was told why, and there was no other.
+        1 if total == 1 => Err(Stop::silent(Exit::Failed).into()),
+        failed => Err(Stop::new(Exit::Failed, format!("not added: {failed} of {total} documents")).into()),
+    }
+}
+
+/// Removes what a file said before, and returns what was there to remove.
+async fn remove_older(
+    rest: &Rest,
+    session: &SessionId,
+    older: impl Iterator<Item = &DocumentId>,
+) -> anyhow::Result<Vec<DocumentId>> {
+    let mut removed = Vec::new();
+    for document in older {
+        if rest.kb_remove(session, document).await.context("remove the older document")?.found {
+            removed.push(document.clone());
         }
     }
+    Ok(removed)
 }
 
 impl AddReport {
@@ -230,6 +270,14 @@ impl AddReport {
 }
 
 impl Scope {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+
     fn on_the_wire(self) -> KbScope {
         match self {
             Self::Session => KbScope::Session,

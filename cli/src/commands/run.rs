@@ -9,14 +9,13 @@ mod turn;
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::ValueEnum;
 use tns_client::Reconnect;
 use tns_protocol::agent::AgentAdd;
 use tns_protocol::approval::{AutonomyLevel, Risk, SetAutonomy, ToolApproveRequest};
 use tns_protocol::chat::Chat;
 use tns_protocol::rest::SessionDetail;
-use tns_protocol::{AgentId, ClientMessageId, ServerMessage};
+use tns_protocol::{AgentId, ClientMessageId, ErrorCode, ServerMessage};
 use tokio::time::Instant;
 
 use crate::args::parse_positive_duration;
@@ -179,7 +178,7 @@ async fn prepare(
                 .then_some(())
         })
         .await
-        .context("set --autonomy")?;
+        .map_err(level_refused)?;
     }
     // A server of our own was started with the choice, and a fresh session's agent follows it.
     let chosen = (args.provider.is_some() || args.model.is_some()) && !(attached.launched && fresh);
@@ -196,6 +195,18 @@ async fn prepare(
     };
     Ok((line, session, fresh, agent))
 }
+
+/// Says how a level is set that the server refuses: its own words name an option that this command lacks.
+fn level_refused(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<Stop>().and_then(Stop::code) {
+        Some(ErrorCode::Forbidden) => Stop::new(Exit::Failed, UNSANDBOXED).into(),
+        Some(_) | None => error.context("set --autonomy"),
+    }
+}
+
+/// What is said where the server forbids a level, which is only ever full-auto.
+const UNSANDBOXED: &str = "--autonomy full-auto is refused, as no sandbox holds the tools; to allow it all the same, \
+                           start the server with `tns serve --dangerously-unsandboxed` and run this again beside it";
 
 /// The lines of a request as a person reads them before deciding.
 fn question(request: &ToolApproveRequest) -> String {

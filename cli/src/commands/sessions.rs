@@ -122,14 +122,96 @@ fn transcript(session: &SessionDetail, messages: &[StoredMessage]) -> String {
         // Writing into a String can't fail.
         let _ = writeln!(text, "agent     {} ({} {})", agent.agent_id, agent.provider, agent.model);
     }
+    text + &blocks(messages)
+}
+
+/// The messages, each under a line of its own; a tool's result is that line.
+fn blocks(messages: &[StoredMessage]) -> String {
+    let mut text = String::new();
     for message in messages {
+        let content = message.content.trim_end();
+        let failed = if message.failed { " (failed)" } else { "" };
+        let at = message.created_at;
         let who = match message.role {
             MessageRole::User => "you",
             MessageRole::Assistant => message.agent_id.as_deref().unwrap_or("agent"),
-            MessageRole::Tool => message.tool.as_deref().unwrap_or("tool"),
+            MessageRole::Tool => {
+                let tool = message.tool.as_deref().unwrap_or("tool");
+                // Writing into a String can't fail.
+                let _ = writeln!(text, "\n--- {tool}{failed}, {at}: {}", first_line(content));
+                continue;
+            }
         };
-        let failed = if message.failed { " (failed)" } else { "" };
-        let _ = writeln!(text, "\n--- {who}{failed}, {}\n{}", message.created_at, message.content.trim_end());
+        match (content, message.failed) {
+            // It only called tools, whose results follow.
+            ("", false) => {}
+            ("", true) => {
+                let _ = writeln!(text, "\n--- {who}{failed}, {at}");
+            }
+            (content, _) => {
+                let _ = writeln!(text, "\n--- {who}{failed}, {at}\n{content}");
+            }
+        }
     }
     text
+}
+
+/// The first line that says something, and whether more follow.
+fn first_line(content: &str) -> String {
+    let mut lines = content.trim_start().lines();
+    match (lines.next(), lines.next()) {
+        (Some(first), Some(_)) => format!("{} …", first.trim_end()),
+        (Some(first), None) => first.to_owned(),
+        (None, _) => "(nothing)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tns_protocol::{MessageId, Timestamp};
+
+    use super::*;
+
+    fn message(role: MessageRole, content: &str, failed: bool) -> StoredMessage {
+        StoredMessage {
+            seq: 1,
+            turn_id: MessageId::parse("t").unwrap(),
+            role,
+            agent_id: Some("assistant-1".into()),
+            content: content.into(),
+            tool: (role == MessageRole::Tool).then(|| "shell".into()),
+            failed,
+            created_at: Timestamp::from_micros(0),
+        }
+    }
+
+    #[test]
+    fn a_call_is_one_line_and_no_block_is_empty() {
+        let messages = [
+            message(MessageRole::User, "what is here?\n", false),
+            message(MessageRole::Assistant, "", false),
+            message(MessageRole::Tool, "\na.md\nb.md\n", false),
+            message(MessageRole::Tool, "no such file", true),
+            message(MessageRole::Tool, " \n", false),
+            message(MessageRole::Assistant, "Two\nfiles.\n", false),
+            message(MessageRole::Assistant, "", true),
+        ];
+        insta::assert_snapshot!(blocks(&messages), @r"
+
+        --- you, 1970-01-01T00:00:00.000Z
+        what is here?
+
+        --- shell, 1970-01-01T00:00:00.000Z: a.md …
+
+        --- shell (failed), 1970-01-01T00:00:00.000Z: no such file
+
+        --- shell, 1970-01-01T00:00:00.000Z: (nothing)
+
+        --- assistant-1, 1970-01-01T00:00:00.000Z
+        Two
+        files.
+
+        --- assistant-1 (failed), 1970-01-01T00:00:00.000Z
+        ");
+    }
 }

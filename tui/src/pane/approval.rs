@@ -46,6 +46,8 @@ pub(crate) struct Approvals {
     current: usize,
     /// When the shown request may be answered, on the screen's clock.
     armed_at: Duration,
+    /// The size of the screen on which the shown request is drawn; none while it is not.
+    drawn_at: Option<(u16, u16)>,
     columns: usize,
     /// First row of the full page.
     page_top: usize,
@@ -149,9 +151,23 @@ impl Approvals {
         Some(pending.request.tool_call_id.clone())
     }
 
+    /// Notes that the next frame draws the shown request on a screen of this size. When the last one did not,
+    /// the quiet begins anew.
+    pub(crate) fn come_into_view(&mut self, size: (u16, u16), now: Duration) {
+        if self.drawn_at != Some(size) {
+            self.drawn_at = Some(size);
+            self.rearm(now);
+        }
+    }
+
+    /// Notes that the shown request is not on the screen: no key answers it.
+    pub(crate) fn hide(&mut self) {
+        self.drawn_at = None;
+    }
+
     /// Whether a key may act now. A key that comes too early is dropped, and the quiet begins anew.
     pub(crate) fn accepts_key(&mut self, now: Duration) -> bool {
-        let accepts = self.is_armed(now);
+        let accepts = self.drawn_at.is_some() && self.is_armed(now);
         if !accepts {
             self.armed_at = now + QUIET;
         }
@@ -188,6 +204,7 @@ impl Approvals {
 
     fn show(&mut self, index: usize, now: Duration) {
         self.current = index;
+        self.drawn_at = None;
         self.armed_at = now + QUIET;
         self.page_top = 0;
     }

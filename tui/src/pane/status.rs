@@ -137,10 +137,13 @@ impl Status {
     pub(crate) fn banner(&self, now: Duration) -> Option<String> {
         let Connection::Lost { reason, retry_at } = &self.connection else { return None };
         let left = retry_at.saturating_sub(now).as_millis().div_ceil(1_000);
+        // The row says already what failed; the address behind these words must stay in view.
+        let told = ["reach the server: ", "understand the server: "];
+        let reason = told.iter().find_map(|words| reason.strip_prefix(words)).unwrap_or(reason);
         let reason = sanitize::line(reason);
         Some(match left {
             0 => format!("! not connected, trying now: {reason}"),
-            _ => format!("! not connected, trying again in {left} s: {reason}"),
+            _ => format!("! not connected, again in {left} s: {reason}"),
         })
     }
 

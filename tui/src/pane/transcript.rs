@@ -2,6 +2,7 @@
 //! laid out again, and only what is in view is drawn. It asks nobody anything and knows no frames of the wire.
 
 pub(crate) mod entry;
+mod messages;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -37,6 +38,8 @@ pub(crate) struct Transcript {
     first_new: Option<usize>,
     /// Entries before this one are final: they belong to turns that have ended.
     settled: usize,
+    /// Where `settled` stood one turn earlier.
+    settled_before: usize,
     columns: usize,
     height: usize,
 }
@@ -55,24 +58,36 @@ impl Transcript {
         self.entries.is_empty()
     }
 
-    /// Forgets what is shown.
+    /// Forgets what is shown; a message that waits for its turn stays.
     pub(crate) fn clear(&mut self) {
-        let (columns, height) = (self.columns, self.height);
-        *self = Self { columns, height, ..Self::default() };
+        let (columns, height, end) = (self.columns, self.height, self.end());
+        *self = Self { columns, height, entries: self.entries.split_off(end), ..Self::default() };
     }
 
-    fn add(&mut self, entry: Entry) {
+    /// Where the conversation ends: behind it stand only messages that wait for their turn.
+    fn end(&self) -> usize {
+        self.entries.len() - self.entries.iter().rev().take_while(|entry| entry.waits()).count()
+    }
+
+    /// Adds an entry: a message that waits goes to the very end, any other to the end of the conversation.
+    fn add(&mut self, entry: Entry) -> usize {
         if self.entries.len() == MAX_ENTRIES {
             self.entries.drain(..FORGOTTEN_AT_ONCE);
             self.settled = self.settled.saturating_sub(FORGOTTEN_AT_ONCE);
+            self.settled_before = self.settled_before.saturating_sub(FORGOTTEN_AT_ONCE);
             self.first_new = self.first_new.map(|first| first.saturating_sub(FORGOTTEN_AT_ONCE));
             self.top = match self.top.entry.checked_sub(FORGOTTEN_AT_ONCE) {
                 Some(entry) => Place { entry, ..self.top },
                 None => Place::default(),
             };
         }
-        self.touch(self.entries.len());
-        self.entries.push(entry);
+        let index = if entry.waits() { self.entries.len() } else { self.end() };
+        self.touch(index);
+        self.entries.insert(index, entry);
+        if self.held && self.top.entry >= index && index + 1 < self.entries.len() {
+            self.top.entry += 1;
+        }
+        index
     }
 
     /// Notes that an entry came or grew while the view holds still.
@@ -82,52 +97,14 @@ impl Transcript {
         }
     }
 
-    /// Adds a word of the program's own.
+    /// Adds a word of the program's own about something that the log does not have.
     pub(crate) fn notice(&mut self, role: Role, text: &str) {
-        self.add(Entry::new(Kind::Notice(role), "", text));
+        self.add(Entry::new(Kind::Notice { role, stored: false }, "", text));
     }
 
-    /// Adds the user's message, which is on its way.
-    pub(crate) fn user_sends(&mut self, id: ClientMessageId, text: &str) {
-        self.close_streams();
-        self.add(Entry::new(Kind::User(Delivery::Sending(id)), "you", text));
-        self.follow();
-    }
-
-    /// Adds a stored message of a person, or marks the one that was on its way as stored.
-    pub(crate) fn user_stored(&mut self, id: Option<&ClientMessageId>, text: &str, queued: bool) {
-        let to = if queued { Delivery::Queued } else { Delivery::Stored };
-        if id.is_some_and(|id| self.deliver(id, to.clone())) {
-            return;
-        }
-        self.close_streams();
-        self.add(Entry::new(Kind::User(to), "you", text));
-    }
-
-    /// Says how far the message with this name has come; `false` when there is none on its way.
-    pub(crate) fn deliver(&mut self, id: &ClientMessageId, to: Delivery) -> bool {
-        let found = self.entries.iter_mut().rev().find(|entry| is_sending(entry, id));
-        found.map(|entry| entry.kind = Kind::User(to)).is_some()
-    }
-
-    /// The oldest message on its way has been answered, or refused.
-    pub(crate) fn deliver_oldest(&mut self, to: Delivery) {
-        let oldest =
-            self.entries.iter_mut().find(|entry| matches!(entry.kind, Kind::User(Delivery::Sending(_))));
-        if let Some(entry) = oldest {
-            entry.kind = Kind::User(to);
-        }
-    }
-
-    /// Returns the messages on their way, oldest first.
-    pub(crate) fn sending(&self) -> Vec<(ClientMessageId, String)> {
-        let entries = self.entries.iter();
-        entries
-            .filter_map(|entry| match &entry.kind {
-                Kind::User(Delivery::Sending(id)) => Some((id.clone(), entry.text().to_owned())),
-                _ => None,
-            })
-            .collect()
+    /// Adds a word of the program's own about an event of the log, which a later reading tells again.
+    pub(crate) fn stored_notice(&mut self, role: Role, text: &str) {
+        self.add(Entry::new(Kind::Notice { role, stored: true }, "", text));
     }
 
     /// Appends a piece of an agent's reply.
@@ -135,10 +112,7 @@ impl Transcript {
         let streaming =
             |entry: &Entry| matches!(&entry.kind, Kind::Agent { id: of, open: true, .. } if of == id);
         let index = self.entries[self.settled..].iter().rposition(streaming).map(|at| self.settled + at);
-        let index = index.unwrap_or_else(|| {
-            self.add(Entry::stream(id.clone(), place, name));
-            self.entries.len() - 1
-        });
+        let index = index.unwrap_or_else(|| self.add(Entry::stream(id.clone(), place, name)));
         self.entries[index].push(piece);
         self.touch(index);
     }
@@ -206,10 +180,21 @@ impl Transcript {
         self.entries.iter().rposition(|entry| matches!(&entry.kind, Kind::Tool { id: of, .. } if of == id))
     }
 
-    /// Ends a turn: what is shown so far is final.
-    pub(crate) fn settle(&mut self) {
+    /// Ends a turn: what is shown so far is final, unless a message waits: the log's part that has it must be
+    /// read with what follows. Returns whether it is final.
+    pub(crate) fn settle(&mut self) -> bool {
         self.close_streams();
-        self.settled = self.entries.len();
+        let settles = !self.has_waiting();
+        if settles {
+            self.settled_before = self.settled;
+            self.settled = self.entries.len();
+        }
+        settles
+    }
+
+    /// Takes the end of the last turn back: somebody else's message may stand in the log before it.
+    pub(crate) fn unsettle(&mut self) {
+        self.settled = self.settled_before;
     }
 
     /// Takes out everything behind the last turn that has ended, to be shown anew.
@@ -217,10 +202,15 @@ impl Transcript {
         let mut kept = Unstored::default();
         for entry in self.entries.drain(self.settled..) {
             match &entry.kind {
-                Kind::User(Delivery::Sending(_) | Delivery::Failed) => kept.sending.push(entry),
-                Kind::Notice(_) => kept.notices.push(entry),
+                Kind::User(Delivery::Sending(_) | Delivery::Waiting(_) | Delivery::Failed) => {
+                    kept.sending.push(entry);
+                }
+                Kind::Notice { stored: false, .. } => kept.notices.push(entry),
                 Kind::Agent { open: true, .. } => kept.partial = Some(entry),
-                Kind::User(_) | Kind::Agent { .. } | Kind::Tool { .. } => {}
+                Kind::User(Delivery::Queued(_) | Delivery::Stored)
+                | Kind::Notice { stored: true, .. }
+                | Kind::Agent { .. }
+                | Kind::Tool { .. } => {}
             }
         }
         kept
@@ -239,8 +229,13 @@ impl Transcript {
                     .filter(|entry| matches!(entry.kind, Kind::Agent { .. }))
                     .any(|entry| entry.text().starts_with(begun))
         });
-        let sending = sending.into_iter().filter(|entry| !is_stored(entry));
-        for entry in partial.into_iter().chain(notices).chain(sending) {
+        for entry in partial.into_iter().chain(notices) {
+            self.add(entry);
+        }
+        for mut entry in sending.into_iter().filter(|entry| !is_stored(entry)) {
+            if let Kind::User(Delivery::Sending(id) | Delivery::Waiting(id)) = &entry.kind {
+                entry.kind = Kind::User(self.departs(id.clone(), running));
+            }
             self.add(entry);
         }
         self.top.entry = self.top.entry.min(self.entries.len());
@@ -383,7 +378,7 @@ impl Transcript {
 }
 
 fn is_sending(entry: &Entry, id: &ClientMessageId) -> bool {
-    matches!(&entry.kind, Kind::User(Delivery::Sending(of)) if of == id)
+    matches!(&entry.kind, Kind::User(Delivery::Sending(of) | Delivery::Waiting(of)) if of == id)
 }
 
 /// Which way to scroll.

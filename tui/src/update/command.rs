@@ -58,7 +58,11 @@ pub(super) fn run(model: &mut Model, line: &str) -> Vec<Effect> {
     match (command.verb, arguments.as_slice()) {
         (Verb::Help, []) => model.page = Some(Page::Help(0)),
         (Verb::Agents, []) => agents(model),
-        (Verb::Clear, []) => model.transcript.clear(),
+        (Verb::Clear, []) => {
+            model.transcript.clear();
+            // What is gone from the screen is not read back.
+            model.synced_before = model.synced;
+        }
         (Verb::Quit, []) => return vec![Effect::Quit],
         (Verb::Autonomy, []) => {
             let level = model.status.autonomy.map_or("not known yet", AutonomyLevel::as_str);

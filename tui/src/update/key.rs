@@ -24,9 +24,11 @@ pub(super) fn on_key(model: &mut Model, key: &KeyEvent) -> Vec<Effect> {
     }
     model.hint = None;
     let quits = std::mem::take(&mut model.quit_next);
+    let clears = std::mem::take(&mut model.clear_next);
     let action = contexts(model).iter().find_map(|context| keymap::action(*context, key));
     match action {
         Some(Action::Interrupt) => interrupt(model, quits),
+        Some(Action::Escape) => escape(model, clears),
         Some(action) => act(model, action),
         None => {
             typed(model, key);
@@ -65,8 +67,8 @@ fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Reject => answer(model, Decision::Reject),
         Action::Always => answer(model, Decision::Always),
         Action::Send => send(model),
-        Action::Escape => escape(model),
         // Handled before, with what the key before it was.
+        Action::Escape => escape(model, false),
         Action::Interrupt => interrupt(model, false),
         Action::QuitIfEmpty if model.composer.is_empty() => vec![Effect::Quit],
         Action::QuitIfEmpty => {
@@ -207,11 +209,25 @@ fn send(model: &mut Model) -> Vec<Effect> {
     effects
 }
 
-fn escape(model: &mut Model) -> Vec<Effect> {
+/// Esc: closes a page, or interrupts; twice: empties the composer, which Up brings back.
+fn escape(model: &mut Model, clears: bool) -> Vec<Effect> {
     if model.page.take().is_some() {
         return Vec::new();
     }
-    if model.status.is_busy() { cancel(model) } else { Vec::new() }
+    let writes = model.focus == Focus::Composer && !model.composer.is_empty();
+    if clears && writes {
+        model.composer.take();
+        focus_after_change(model);
+        return Vec::new();
+    }
+    model.clear_next = true;
+    if model.status.is_busy() {
+        return cancel(model);
+    }
+    if writes {
+        model.hint = Some("Esc again empties this; Up brings it back");
+    }
+    Vec::new()
 }
 
 /// Stops the reply; what waits for approval is settled with it.

@@ -6,13 +6,16 @@
 use serde_json::{Map, Value};
 use tns_protocol::agent::{AgentState, AgentStatus};
 use tns_protocol::approval::{AuditDecision, ToolApproveRequest};
-use tns_protocol::chat::{Done, StopReason};
+use tns_protocol::chat::{Done, QueueUpdate, StopReason};
 use tns_protocol::{ClientMessageId, ErrorEvent, Seq, ServerFrame, ServerMessage, ToolCallId};
 
 use crate::model::{Effect, From, Model};
-use crate::pane::transcript::entry::{self, Delivery, ToolState};
+use crate::pane::transcript::entry::{self, ToolState};
 use crate::theme::Role;
 use crate::update::{focus_after_change, hold, read};
+
+/// What is said of a turn that a person stopped.
+const INTERRUPTED: &str = "interrupted";
 
 /// Whether a frame happens now or is read from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +29,43 @@ pub(super) fn on_frame(model: &mut Model, frame: ServerFrame) -> Vec<Effect> {
     if frame.session_id.as_ref().is_some_and(|session| *session != model.session) {
         return Vec::new();
     }
+    let unasked = is_unasked(model, &frame);
     note_state(model, &frame);
+    if unasked {
+        let effects = begin_unasked(model);
+        hold(model, frame);
+        return effects;
+    }
     if model.reading.under_way {
         hold(model, frame);
         return Vec::new();
     }
     write_live(model, frame)
+}
+
+/// Whether a frame shows that a turn runs whose question is not known to stand above it: another screen asked
+/// it, or it waited.
+fn is_unasked(model: &Model, frame: &ServerFrame) -> bool {
+    let thinks = matches!(&frame.message,
+        ServerMessage::AgentState(state) if state.status == AgentStatus::Thinking);
+    let acts = matches!(
+        frame.message,
+        ServerMessage::Token(_) | ServerMessage::ToolApproveRequest(_) | ServerMessage::ToolStart(_)
+    );
+    (thinks || acts) && !model.status.is_busy() && !model.transcript.asks()
+}
+
+/// Reads the question of a turn that has just begun, before anything of its reply is shown.
+fn begin_unasked(model: &mut Model) -> Vec<Effect> {
+    model.status.set_running(true);
+    if model.transcript.has_waiting() {
+        model.transcript.begin_oldest();
+    } else {
+        // It may have waited on another screen: then it is stored before the end of the turn before.
+        model.transcript.unsettle();
+        model.synced = model.synced_before;
+    }
+    read(model, From::After(model.synced)).into_iter().collect()
 }
 
 /// Adds a frame of now to the conversation, unless a reading had it already.
@@ -42,7 +76,7 @@ pub(super) fn write_live(model: &mut Model, frame: ServerFrame) -> Vec<Effect> {
     match write(model, frame, Source::Live) {
         Some(_) if model.incomplete => read(model, From::After(model.synced)).into_iter().collect(),
         Some(end) => {
-            model.transcript.deliver_oldest(Delivery::Stored);
+            model.transcript.deliver_oldest();
             settle(model, end);
             Vec::new()
         }
@@ -64,8 +98,10 @@ pub(super) fn replay(model: &mut Model, frame: ServerFrame, stored: &mut Vec<Cli
 fn settle(model: &mut Model, end: TurnEnd) {
     match end {
         TurnEnd::Told(seq) => {
-            model.transcript.settle();
-            model.synced = seq.unwrap_or(model.synced).max(model.synced);
+            if model.transcript.settle() {
+                model.synced_before = model.synced;
+                model.synced = seq.unwrap_or(model.synced).max(model.synced);
+            }
         }
         // Its question is stored and its end is not: a later reading may bring it anew.
         TurnEnd::Lost => {}
@@ -129,13 +165,7 @@ fn note_state(model: &mut Model, frame: &ServerFrame) {
 
 fn agent_state(model: &mut Model, state: &AgentState) {
     match state.status {
-        AgentStatus::Thinking => {
-            // A turn that nothing on this screen asked for: its question is read when it ends.
-            if !model.status.is_busy() && model.transcript.sending().is_empty() {
-                model.incomplete = true;
-            }
-            model.status.begin(&state.agent_id);
-        }
+        AgentStatus::Thinking => model.status.begin(&state.agent_id),
         AgentStatus::Idle => model.status.rest(&state.agent_id),
     }
     if let Some(agent) = model.roster.iter_mut().find(|agent| agent.agent_id == state.agent_id) {
@@ -160,7 +190,8 @@ fn turn_ended(model: &mut Model) {
 /// A request was settled, here or elsewhere.
 fn settled(model: &mut Model, id: &ToolCallId, how: AuditDecision, by: Option<&str>) {
     if let Some(answered) = model.approvals.settle(id, model.now) {
-        if answered.is_none() {
+        // The end of an interrupted turn tells of its calls too.
+        if answered.is_none() && how != AuditDecision::Cancelled {
             let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
             model
                 .transcript
@@ -186,6 +217,10 @@ fn answer_refused(model: &mut Model, error: &ErrorEvent) {
 fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEnd> {
     let seq = frame.seq;
     let lost = is_lost_turn(&frame);
+    let asks = matches!(frame.message, ServerMessage::UserMessage(_) | ServerMessage::QueueUpdate(_));
+    if let (false, Some(turn)) = (asks, &frame.turn_id) {
+        model.transcript.begin_turn(turn);
+    }
     match frame.message {
         ServerMessage::Token(token) => {
             let (place, name) = model.speaker(&token.agent_id);
@@ -193,7 +228,7 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
         }
         ServerMessage::UserMessage(message) => {
             let id = message.client_message_id.as_ref();
-            model.transcript.user_stored(id, &message.message, message.queued && source == Source::Live);
+            model.transcript.user_stored(id, &message.message_id, &message.message, message.queued);
         }
         ServerMessage::AssistantMessage(message) => {
             let (place, name) = model.speaker(&message.agent_id);
@@ -225,13 +260,16 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
         }
         ServerMessage::Done(done) => {
             model.status.count(seq, &done.usage);
-            done_notice(model, &done);
+            done_notice(model, &done, seq);
             return Some(TurnEnd::Told(seq));
         }
         ServerMessage::Interrupted(interrupted) => {
             model.status.count(seq, &interrupted.usage);
             model.transcript.close_streams();
-            model.transcript.notice(Role::Warn, &format!("interrupted: {}", interrupted.reason));
+            match interrupted.reason.as_str() {
+                "cancelled" => tell(model, seq, Role::Warn, INTERRUPTED),
+                reason => tell(model, seq, Role::Warn, &format!("{INTERRUPTED}: {reason}")),
+            }
             return Some(TurnEnd::Told(seq));
         }
         ServerMessage::ErrorEvent(error) => {
@@ -239,10 +277,10 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
             return if lost { Some(TurnEnd::Lost) } else { seq.map(|seq| TurnEnd::Told(Some(seq))) };
         }
         ServerMessage::AutonomyChanged(changed) => {
-            model.transcript.notice(Role::Text, &format!("autonomy is now {}", changed.level.as_str()));
+            tell(model, seq, Role::Text, &format!("autonomy is now {}", changed.level.as_str()));
         }
-        ServerMessage::QueueUpdate(_)
-        | ServerMessage::AgentState(_)
+        ServerMessage::QueueUpdate(update) => queue_update(model, &update),
+        ServerMessage::AgentState(_)
         | ServerMessage::TeamUpdate(_)
         | ServerMessage::McpCall(_)
         | ServerMessage::IndexProgress(_)
@@ -270,26 +308,46 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
     None
 }
 
-fn done_notice(model: &mut Model, done: &Done) {
+/// A message that waited begins, changes or goes.
+fn queue_update(model: &mut Model, update: &QueueUpdate) {
+    if let Some(text) = &update.message {
+        model.transcript.edit_queued(&update.message_id, text);
+    }
+    if update.removed {
+        model.transcript.drop_queued(&update.message_id);
+    } else if update.started {
+        model.transcript.begin_turn(&update.message_id);
+    }
+}
+
+/// Says what an event told; one with a place in the log is told again when that is read.
+fn tell(model: &mut Model, seq: Option<Seq>, role: Role, text: &str) {
+    match seq {
+        Some(_) => model.transcript.stored_notice(role, text),
+        None => model.transcript.notice(role, text),
+    }
+}
+
+fn done_notice(model: &mut Model, done: &Done, seq: Option<Seq>) {
     model.transcript.close_streams();
     let note = match (done.cancelled, done.stop_reason) {
-        (true, _) => "interrupted",
+        (true, _) => INTERRUPTED,
         (false, None | Some(StopReason::End)) => return,
         (false, Some(StopReason::MaxTokens)) => "the reply was cut: the model's output limit is reached",
         (false, Some(StopReason::Refusal)) => "the model refused to answer",
         (false, Some(StopReason::RoundLimit)) => "the turn ended: it used all its model calls",
         (false, Some(StopReason::SpendCap)) => "the turn ended: the spending limit is reached",
     };
-    model.transcript.notice(Role::Warn, note);
+    tell(model, seq, Role::Warn, note);
 }
 
 fn error_notice(model: &mut Model, error: &ErrorEvent, seq: Option<Seq>) {
     model.transcript.close_streams();
     let code = error.code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
-    model.transcript.notice(Role::Bad, &format!("{}{code}", error.message));
     if seq.is_none() && error.ref_type.as_deref() == Some("chat") {
-        model.transcript.deliver_oldest(Delivery::Failed);
+        model.transcript.refuse_newest();
     }
+    tell(model, seq, Role::Bad, &format!("{}{code}", error.message));
 }
 
 /// Says what is worth knowing while it happens, and not later.

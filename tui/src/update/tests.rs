@@ -91,10 +91,11 @@ fn enter_sends_and_the_reply_is_streamed() {
 #[test]
 fn tool_calls_are_one_line_from_start_to_outcome() {
     let mut screen = Screen::new(60, 20);
+    screen.submit("list");
     screen.frame("tool_start", Some(2), json!({
         "agentId": AGENT, "toolCallId": "c1", "tool": "shell", "args": {"command": "ls -la"}, "risk": "low",
     }));
-    assert_eq!(conversation(&mut screen), ["  shell ls -la · running"]);
+    assert_eq!(conversation(&mut screen)[2..], ["  shell ls -la · running"]);
     screen.frame(
         "tool_result",
         Some(3),
@@ -102,7 +103,7 @@ fn tool_calls_are_one_line_from_start_to_outcome() {
             "agentId": AGENT, "toolCallId": "c1", "tool": "shell", "duration": 12, "result": "1/2\r2/2\nok\n",
         }),
     );
-    assert_eq!(conversation(&mut screen), ["  shell ls -la · ok · 12 ms", "    2/2", "    ok"]);
+    assert_eq!(conversation(&mut screen)[2..], ["  shell ls -la · ok · 12 ms", "    2/2", "    ok"]);
 }
 
 #[test]
@@ -176,6 +177,7 @@ fn commands_act_and_unknown_ones_say_so() {
 #[test]
 fn an_approval_takes_the_keys_and_is_answered_after_the_quiet() {
     let mut screen = Screen::new(60, 20);
+    screen.submit("clean");
     thinking(&mut screen);
     screen.frame("tool_approve_request", Some(2), request("c1", "rm -rf build"));
     assert_eq!(screen.after(299).key(KeyCode::Char('a')), []);
@@ -245,6 +247,7 @@ fn sending_gives_the_keys_to_a_waiting_request_and_tab_takes_them_back() {
 #[test]
 fn a_request_that_is_settled_elsewhere_closes_and_says_by_whom() {
     let mut screen = Screen::new(60, 20);
+    screen.submit("clean");
     screen.frame("tool_approve_request", Some(2), request("c1", "rm -rf build"));
     screen.after(400).key(KeyCode::Char('v'));
     screen.frame(
@@ -338,16 +341,6 @@ fn more_frames_than_are_held_are_read_from_the_store() {
 }
 
 #[test]
-fn a_turn_that_another_screen_began_is_read_when_it_ends() {
-    let mut screen = Screen::new(60, 20);
-    thinking(&mut screen);
-    token(&mut screen, "for them");
-    assert_eq!(done(&mut screen, 3), [Effect::Load(From::After(0))]);
-    screen.loaded(&stored_turn("theirs", "for them", 1, None), false);
-    assert_eq!(conversation(&mut screen), ["you", "  theirs", "assistant", "  for them"]);
-}
-
-#[test]
 fn a_conversation_that_cannot_be_read_is_no_reason_not_to_write() {
     let (mut screen, _) = Screen::opening(Some("hello"), 60, 20);
     assert_eq!(screen.take(Msg::Loaded(Err("no answer".into()))), [chat(1, "hello")]);
@@ -425,3 +418,5 @@ fn nothing_changes_by_itself_while_nothing_runs() {
     screen.frame("tool_approve_request", Some(4), request("c1", "ls"));
     assert!(screen.model.next_change().is_some());
 }
+
+mod turns;

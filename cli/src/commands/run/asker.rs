@@ -12,6 +12,7 @@ use tns_protocol::ToolCallId;
 use tns_protocol::approval::{Decision, ToolApproveRequest};
 use tokio::net::unix::pipe;
 
+use crate::commands::run::turn::Rejecter;
 use crate::commands::run::{OnAsk, question};
 use crate::exit::Stop;
 use crate::output::Output;
@@ -27,6 +28,8 @@ pub(super) struct Answer {
     pub(super) call: ToolCallId,
     pub(super) decision: Decision,
     pub(super) reason: Option<String>,
+    /// Whose decision it is, if it is a no.
+    pub(super) by: Rejecter,
 }
 
 /// How requests are answered.
@@ -84,6 +87,7 @@ impl Asker {
                     call: request.tool_call_id,
                     decision: Decision::Reject,
                     reason: Some("nobody can be asked: the command runs without a terminal".into()),
+                    by: Rejecter::Nobody,
                 })
             }
             How::Wait => {
@@ -104,10 +108,10 @@ impl Asker {
                 return std::future::pending().await;
             };
             let line = terminal.line().await.context("read the terminal")?;
-            let decided = match &line {
-                Some(line) => decide(line, request.always_covers.is_some()),
+            let (decided, by) = match &line {
+                Some(line) => (decide(line, request.always_covers.is_some()), Rejecter::Person),
                 // The terminal is gone: nobody can be asked.
-                None => Some((Decision::Reject, Some("the terminal was closed".into()))),
+                None => (Some((Decision::Reject, Some("the terminal was closed".into()))), Rejecter::Nobody),
             };
             let Some((decision, reason)) = decided else {
                 out.ask(keys(request));
@@ -115,7 +119,7 @@ impl Asker {
             };
             let Some(request) = self.waiting.pop_front() else { continue };
             self.show(out);
-            return Ok(Answer { call: request.tool_call_id, decision, reason });
+            return Ok(Answer { call: request.tool_call_id, decision, reason, by });
         }
     }
 

@@ -268,9 +268,9 @@ impl<'a> Conversation<'a> {
     }
 
     async fn reply(&mut self, answer: Answer) -> anyhow::Result<()> {
-        let Answer { call, decision, reason } = answer;
+        let Answer { call, decision, reason, by } = answer;
         if decision == Decision::Reject {
-            self.turn.refused(&call);
+            self.turn.refused(&call, by);
         }
         let message = ToolApprove {
             tool_call_id: call,

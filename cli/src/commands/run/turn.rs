@@ -32,6 +32,9 @@ pub(super) struct Call {
     args: Option<Map<String, Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     decision: Option<AuditDecision>,
+    /// Who rejected it, where this run did.
+    #[serde(skip)]
+    rejected_by: Option<Rejecter>,
     /// Milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration: Option<u64>,
@@ -39,6 +42,25 @@ pub(super) struct Call {
     result: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_error: bool,
+}
+
+/// Who rejected a call in this run's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rejecter {
+    /// The person on the terminal.
+    Person,
+    /// The run itself, as there is nobody to ask.
+    Nobody,
+}
+
+/// Why a call was not allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    Never,
+    OnTerminal,
+    Elsewhere,
+    TooLate,
+    NobodyAsked,
 }
 
 /// Something to do about a frame.
@@ -118,9 +140,10 @@ impl Turn {
     }
 
     /// Notes that this run rejected a call; the server's own record of it may come too late.
-    pub(super) fn refused(&mut self, id: &ToolCallId) {
+    pub(super) fn refused(&mut self, id: &ToolCallId, by: Rejecter) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.tool_call_id == *id) {
             call.decision = Some(AuditDecision::Rejected);
+            call.rejected_by = Some(by);
         }
     }
 
@@ -147,7 +170,7 @@ impl Turn {
             ServerMessage::AuditEntry(entry) => {
                 self.call(&entry.tool_call_id, &entry.tool).decision = Some(entry.decision);
                 let mut steps = vec![Step::Settled(entry.tool_call_id)];
-                if not_allowed(entry.decision) {
+                if refusal(entry.decision, None).is_some() {
                     steps.push(Step::Note(format!("{}: {}", entry.tool, entry.decision.as_str())));
                 }
                 steps
@@ -210,22 +233,27 @@ impl Turn {
             Some(StopReason::Refusal) => return failed(Exit::Failed, "the model refused to answer"),
             Some(StopReason::End) | None => {}
         }
-        let mut refused: Vec<&str> = Vec::new();
-        for call in self.calls.iter().filter(|call| call.decision.is_some_and(not_allowed)) {
-            if !refused.contains(&call.tool.as_str()) {
-                refused.push(&call.tool);
-            }
-        }
-        if refused.is_empty() {
+        let reasons = self.refusals();
+        if reasons.is_empty() {
             return None;
         }
-        Some((
-            Exit::NotAllowed,
-            format!(
-                "{} was needed and not allowed; run on a terminal to be asked, or set --autonomy",
-                refused.join(", ")
-            ),
-        ))
+        Some((Exit::NotAllowed, reasons.join("; ")))
+    }
+
+    /// Says which tools were not allowed and what can be done about it, each reason once.
+    fn refusals(&self) -> Vec<String> {
+        let mut refused: Vec<(Refusal, Vec<&str>)> = Vec::new();
+        for call in &self.calls {
+            let Some(why) = call.decision.and_then(|decision| refusal(decision, call.rejected_by)) else {
+                continue;
+            };
+            match refused.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, tools)) if tools.contains(&call.tool.as_str()) => {}
+                Some((_, tools)) => tools.push(&call.tool),
+                None => refused.push((why, vec![&call.tool])),
+            }
+        }
+        refused.into_iter().map(|(why, tools)| why.tell(&tools.join(", "))).collect()
     }
 
     fn is_foreign(&self, frame: &ServerFrame) -> bool {
@@ -267,6 +295,7 @@ impl Turn {
                     tool: tool.to_owned(),
                     args: None,
                     decision: None,
+                    rejected_by: None,
                     duration: None,
                     result: None,
                     is_error: false,
@@ -301,14 +330,38 @@ fn is_lost_turn(frame: &ServerFrame) -> bool {
     frame.seq.is_none() && frame.re.is_none() && frame.session_id.is_some() && error.ref_type.is_none()
 }
 
-fn not_allowed(decision: AuditDecision) -> bool {
-    match decision {
-        AuditDecision::Rejected | AuditDecision::Blocked | AuditDecision::Timeout => true,
-        AuditDecision::AutoApproved
-        | AuditDecision::Approved
-        | AuditDecision::Always
-        | AuditDecision::Trusted
-        | AuditDecision::Cancelled => false,
+/// Returns why a decision did not allow its call; `None` where it did, or where the turn was cancelled.
+fn refusal(decision: AuditDecision, rejected_by: Option<Rejecter>) -> Option<Refusal> {
+    match (decision, rejected_by) {
+        (AuditDecision::Blocked, _) => Some(Refusal::Never),
+        (AuditDecision::Timeout, _) => Some(Refusal::TooLate),
+        (AuditDecision::Rejected, Some(Rejecter::Person)) => Some(Refusal::OnTerminal),
+        (AuditDecision::Rejected, Some(Rejecter::Nobody)) => Some(Refusal::NobodyAsked),
+        (AuditDecision::Rejected, None) => Some(Refusal::Elsewhere),
+        (
+            AuditDecision::AutoApproved
+            | AuditDecision::Approved
+            | AuditDecision::Always
+            | AuditDecision::Trusted
+            | AuditDecision::Cancelled,
+            _,
+        ) => None,
+    }
+}
+
+impl Refusal {
+    fn tell(self, tools: &str) -> String {
+        match self {
+            Self::Never => {
+                format!("{tools} was refused as an escalation, which is never allowed, whatever the level")
+            }
+            Self::OnTerminal => format!("{tools} was needed and rejected on this terminal"),
+            Self::Elsewhere => format!("{tools} was needed and rejected by another client of the session"),
+            Self::TooLate => format!("{tools} was needed and nobody decided about it in time"),
+            Self::NobodyAsked => format!(
+                "{tools} was needed and not allowed; run on a terminal to be asked, or set --autonomy"
+            ),
+        }
     }
 }
 

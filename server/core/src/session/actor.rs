@@ -25,7 +25,7 @@ use super::{ConnectionId, Letter, ReplyTo, SessionDeps, SessionHandle, SessionId
 use crate::agent::Agent;
 use crate::approval::broker::Broker;
 use crate::engine::Engine;
-use crate::event::{Answer, Event, Published, Refusal, Subscriber};
+use crate::event::{Answer, Event, LiveEvent, Published, Refusal, Subscriber};
 use crate::store::{Append, Appended, Condition, NewEvent, SessionRecord, SessionState, StoreError};
 
 /// The task of a session.
@@ -224,7 +224,7 @@ impl Actor {
                     session: self.identity.id.clone(),
                     at: place.map_or(now, |place| place.at),
                     seq: place.map(|place| place.seq),
-                    turn: place.and(turn.cloned()),
+                    turn: turn.filter(|_| tells_turn(&event)).cloned(),
                     re: None,
                     event,
                     encoded: OnceLock::new(),
@@ -307,6 +307,11 @@ fn answer_event(identity: &SessionIdentity, re: Option<RequestId>, answer: Answe
         event: Event::Answer(answer),
         encoded: OnceLock::new(),
     })
+}
+
+/// Whether a client is told which turn an event belongs to: what is stored, and a failure to store.
+fn tells_turn(event: &Event) -> bool {
+    matches!(event, Event::Durable(_) | Event::Live(LiveEvent::Failed(_)))
 }
 
 async fn next_report(running: &mut Option<Running>) -> Option<TurnReport> {

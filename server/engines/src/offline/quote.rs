@@ -79,7 +79,11 @@ fn overview(path: &str, lines: &[Line<'_>]) -> String {
     let start = filled().next().map_or(1, |(number, _)| *number);
     let mut quotes = String::new();
     quote(&mut quotes, 1, &format!("{path}:{start}"), &opening.join("\n"));
-    let mut answer = format!("{path} has {} lines; it begins:\n\n{quotes}", lines.len());
+    let count = match lines.len() {
+        1 => "1 line".to_owned(),
+        count => format!("{count} lines"),
+    };
+    let mut answer = format!("{path} has {count}; it begins:\n\n{quotes}");
     let headings: Vec<_> = lines.iter().filter(|(_, line)| is_heading(line)).collect();
     if headings.len() > 1 {
         answer.push_str("\n\nIts headings:");
@@ -189,6 +193,13 @@ mod tests {
     }
 
     #[test]
+    fn one_line_is_counted_as_one() {
+        let answer = |text| from_file("a.txt", text, "what is in a.txt?");
+        assert_eq!(answer("x\n"), "a.txt has 1 line; it begins:\n\n[1] a.txt:1\n> x");
+        assert!(answer("x\ny\n").starts_with("a.txt has 2 lines;"), "{}", answer("x\ny\n"));
+    }
+
+    #[test]
     fn a_heading_is_quoted_with_what_stands_below_it() {
         assert_eq!(
             from_file("README.md", FILE, "What licence does README.md name?"),
@@ -213,7 +224,7 @@ mod tests {
         let answer = from_file("a.txt", "one\n", "where is the elephant in a.txt?");
         assert_eq!(
             answer,
-            "No line of a.txt has the words of the question. a.txt has 1 lines; it begins:\n\n[1] a.txt:1\n> one"
+            "No line of a.txt has the words of the question. a.txt has 1 line; it begins:\n\n[1] a.txt:1\n> one"
         );
     }
 

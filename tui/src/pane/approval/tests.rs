@@ -145,12 +145,30 @@ fn ordinary_writing_brings_no_warning() {
 fn keys_wait_until_it_has_been_quiet() {
     let millis = Duration::from_millis;
     let mut approvals = approvals(vec![asked("1", "ls", json!({}))]);
+    approvals.come_into_view((80, 24), millis(0));
     assert_eq!(approvals.next_change(millis(0)), Some(QUIET));
     assert!(!approvals.accepts_key(millis(299)));
     // That key began the quiet anew.
     assert!(!approvals.accepts_key(millis(598)));
     assert!(approvals.accepts_key(millis(898)));
     assert_eq!(approvals.next_change(millis(898)), None);
+}
+
+#[test]
+fn a_request_that_is_not_drawn_is_never_answered_and_a_new_size_begins_the_quiet_anew() {
+    let millis = Duration::from_millis;
+    let mut approvals = approvals(vec![asked("1", "ls", json!({}))]);
+    assert!(!approvals.accepts_key(LATER));
+    approvals.come_into_view((80, 24), millis(1_000));
+    // The same request at the same size: one quiet.
+    approvals.come_into_view((80, 24), millis(1_200));
+    assert!(approvals.accepts_key(millis(1_300)));
+    approvals.hide();
+    assert!(!approvals.accepts_key(LATER));
+    approvals.come_into_view((80, 24), millis(2_000));
+    assert!(!approvals.accepts_key(millis(2_299)));
+    approvals.come_into_view((80, 23), millis(3_000));
+    assert!(approvals.accepts_key(millis(3_300)));
 }
 
 #[test]
@@ -168,6 +186,7 @@ fn the_same_request_twice_is_one() {
     let mut approvals = approvals(vec![asked("1", "ls", json!({}))]);
     assert!(!approvals.ask(asked("1", "ls", json!({})), LATER));
     assert_eq!(approvals.waiting(), 1);
+    approvals.come_into_view((80, 24), Duration::ZERO);
     assert!(approvals.accepts_key(LATER));
     // With another text it is another question.
     assert!(!approvals.ask(asked("1", "rm x", json!({})), LATER));

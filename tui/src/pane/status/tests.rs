@@ -65,11 +65,14 @@ fn a_lost_connection_counts_down() {
     let mut status = busy();
     let millis = Duration::from_millis;
     status.connection = Connection::Lost { reason: "it\u{1b}c ended".into(), retry_at: millis(3_500) };
-    assert_eq!(
-        status.banner(millis(1_000)).unwrap(),
-        "! not connected, trying again in 3 s: it\\u{1B}c ended"
-    );
+    assert_eq!(status.banner(millis(1_000)).unwrap(), "! not connected, again in 3 s: it\\u{1B}c ended");
     assert_eq!(status.next_change(millis(1_000)), Some(millis(1_500)));
     assert_eq!(status.banner(millis(4_000)).unwrap(), "! not connected, trying now: it\\u{1B}c ended");
     assert_eq!(status.next_change(millis(4_000)), None);
+    // At 80 columns the address and the time of the next attempt have room.
+    let reason = "reach the server: http://192.168.100.200:54321: connection refused".to_owned();
+    status.connection = Connection::Lost { reason, retry_at: millis(30_000) };
+    let banner = status.banner(millis(0)).unwrap();
+    assert!(text::width(&banner) <= 80, "{banner}");
+    assert_eq!(banner, "! not connected, again in 30 s: http://192.168.100.200:54321: connection refused");
 }

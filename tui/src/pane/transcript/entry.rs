@@ -2,7 +2,7 @@
 
 use ratatui::text::{Line, Span};
 use tns_protocol::approval::AuditDecision;
-use tns_protocol::{AgentId, ClientMessageId, ToolCallId};
+use tns_protocol::{AgentId, ClientMessageId, MessageId, ToolCallId};
 
 use crate::sanitize::{self, Mode};
 use crate::text::{self, Flow};
@@ -20,13 +20,15 @@ const DETAIL_BYTES: usize = 1 << 10;
 /// How far a user's message has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// On its way, under this name.
+    /// On its way, under this name; its turn is the next or has begun.
     Sending(ClientMessageId),
+    /// On its way, under this name, behind an earlier reply.
+    Waiting(ClientMessageId),
+    /// The server has it, as this turn, which waits for an earlier reply to end.
+    Queued(MessageId),
     /// The server refused it or never saw it.
     Failed,
-    /// It waits for an earlier reply to end.
-    Queued,
-    /// The server has it.
+    /// The server has it, and its turn has begun.
     Stored,
 }
 
@@ -81,7 +83,12 @@ pub(crate) enum Kind {
         preview: Vec<String>,
     },
     /// A word of the program's own.
-    Notice(Role),
+    Notice {
+        /// How it looks.
+        role: Role,
+        /// It tells an event of the log: a later reading brings it again.
+        stored: bool,
+    },
 }
 
 /// One entry.
@@ -148,10 +155,15 @@ impl Entry {
         }
     }
 
+    /// Whether it is a message whose turn has not come.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.kind, Kind::User(Delivery::Waiting(_) | Delivery::Queued(_)))
+    }
+
     /// Lays out what changed, for this width; returns whether there was anything.
     pub(crate) fn lay_out(&mut self, columns: usize) -> bool {
         match self.kind {
-            Kind::User(_) | Kind::Agent { .. } | Kind::Notice(_) => {
+            Kind::User(_) | Kind::Agent { .. } | Kind::Notice { .. } => {
                 self.flow.lay_out(columns.saturating_sub(INDENT).max(1))
             }
             // One row for each line, whatever the width.
@@ -163,7 +175,7 @@ impl Entry {
     pub(crate) fn rows(&self) -> usize {
         match &self.kind {
             Kind::User(_) | Kind::Agent { .. } => GAP_AND_NAME + self.flow.row_count(),
-            Kind::Notice(_) => self.flow.row_count(),
+            Kind::Notice { .. } => self.flow.row_count(),
             Kind::Tool { preview, .. } => 1 + preview.len(),
         }
     }
@@ -171,9 +183,14 @@ impl Entry {
     /// Returns one row as it is drawn.
     pub(crate) fn row(&self, index: usize, columns: usize, theme: Theme) -> Line<'_> {
         match &self.kind {
-            Kind::User(delivery) => self.spoken(index, theme, Role::User, delivery_note(delivery)),
+            Kind::User(_) if self.waits() => {
+                let line = self.spoken(index, theme, Role::Faint, " · queued");
+                line.style(theme.style(Role::Faint))
+            }
+            Kind::User(Delivery::Failed) => self.spoken(index, theme, Role::User, " · not sent"),
+            Kind::User(_) => self.spoken(index, theme, Role::User, ""),
             Kind::Agent { place, .. } => self.spoken(index, theme, Role::Agent(*place), ""),
-            Kind::Notice(role) => {
+            Kind::Notice { role, .. } => {
                 let mark = match (index, role) {
                     (0, Role::Bad | Role::Warn) => "! ",
                     (0, _) => "· ",
@@ -236,14 +253,6 @@ impl Entry {
 /// Rows above a speaker's text: an empty one and the name.
 const GAP_AND_NAME: usize = 2;
 
-fn delivery_note(delivery: &Delivery) -> &'static str {
-    match delivery {
-        Delivery::Sending(_) | Delivery::Stored => "",
-        Delivery::Failed => " · not sent",
-        Delivery::Queued => " · waits for its turn",
-    }
-}
-
 /// Says how a request was settled, in one word of the screen.
 pub(crate) fn settled_word(how: AuditDecision) -> &'static str {
     match how {
@@ -281,9 +290,22 @@ pub(crate) fn duration(millis: u64) -> String {
     }
 }
 
+/// Joins a call's lines, with `…` where something is left out. White space takes no room, so that it can't
+/// push what follows it out of the row.
 fn one_line(detail: &str) -> String {
-    let cut = head(detail, DETAIL_BYTES);
-    let joined = cut.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut joined = String::new();
+    for word in detail.split_whitespace() {
+        let gap = if joined.is_empty() { "" } else { " " };
+        let room = DETAIL_BYTES - joined.len();
+        if gap.len() + word.len() > room {
+            joined.push_str(gap);
+            joined.push_str(head(word, room - gap.len().min(room)));
+            joined.push('…');
+            break;
+        }
+        joined.push_str(gap);
+        joined.push_str(word);
+    }
     sanitize::line(&joined)
 }
 
@@ -325,8 +347,21 @@ mod tests {
             let text = format!("{}{}", "a".repeat(PREVIEW_BYTES - padding), "职".repeat(9));
             assert_eq!(preview_of(&text, false).len(), 2);
             let text = format!("{}{}", "a".repeat(DETAIL_BYTES - padding), "职".repeat(9));
-            assert!(one_line(&text).len() <= DETAIL_BYTES);
+            let line = one_line(&text);
+            assert!(line.len() <= DETAIL_BYTES + '…'.len_utf8() && line.ends_with('…'), "{line}");
         }
+    }
+
+    #[test]
+    fn white_space_hides_nothing_of_a_call_and_what_is_cut_is_marked() {
+        let padded = format!("echo hi{}&& rm -rf build", " ".repeat(3_000));
+        assert_eq!(one_line(&padded), "echo hi && rm -rf build");
+        assert_eq!(one_line("echo hi \n\n"), "echo hi");
+        let whole = "a".repeat(DETAIL_BYTES);
+        assert_eq!(one_line(&whole), whole);
+        assert_eq!(one_line(&format!("{whole} b")), format!("{whole} …"));
+        let words = "ab ".repeat(DETAIL_BYTES);
+        assert!(one_line(&words).ends_with(" …") || one_line(&words).ends_with("a…"));
     }
 
     #[test]

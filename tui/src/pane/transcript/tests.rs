@@ -6,6 +6,7 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::fixture;
+use tns_protocol::MessageId;
 
 fn agent() -> AgentId {
     AgentId::parse("assistant-0a1b2c3d").unwrap()
@@ -17,6 +18,10 @@ fn call(id: &str) -> ToolCallId {
 
 fn message(id: &str) -> ClientMessageId {
     ClientMessageId::parse(id).unwrap()
+}
+
+fn turn(id: &str) -> MessageId {
+    MessageId::parse(id).unwrap()
 }
 
 fn token(transcript: &mut Transcript, piece: &str) {
@@ -39,7 +44,7 @@ fn words(transcript: &mut Transcript, width: u16, height: u16) -> Vec<String> {
 
 fn conversation() -> Transcript {
     let mut transcript = Transcript::default();
-    transcript.user_stored(None, "Which tables are there? 有哪些表？", false);
+    transcript.user_stored(None, &turn("t"), "Which tables are there? 有哪些表？", false);
     token(&mut transcript, "I look into the folder.\n");
     transcript.tool(&call("1"), "shell", "ls -la 职员表 部门表", ToolState::Running);
     let ok = ToolState::Done { ok: true, millis: 12 };
@@ -73,7 +78,7 @@ fn looks_empty() {
 fn a_token_lays_out_one_entry_whatever_the_history() {
     let mut transcript = Transcript::default();
     for n in 0..2_000 {
-        transcript.user_stored(None, &format!("question {n}"), false);
+        transcript.user_stored(None, &turn("t"), &format!("question {n}"), false);
         token(&mut transcript, "answer");
         transcript.settle();
     }
@@ -154,12 +159,13 @@ fn a_shorter_text_leaves_nothing_of_the_one_before() {
 #[test]
 fn a_message_on_its_way_is_stored_once() {
     let mut transcript = Transcript::default();
-    transcript.user_sends(message("m1"), "hello");
-    transcript.user_stored(Some(&message("m1")), "hello", true);
-    assert_eq!(words(&mut transcript, 40, 4), ["you · waits for its turn", "hello"]);
-    transcript.user_sends(message("m2"), "again");
-    transcript.deliver_oldest(Delivery::Failed);
-    assert_eq!(words(&mut transcript, 40, 3), ["you · not sent", "again"]);
+    transcript.user_sends(message("m1"), "hello", false);
+    transcript.user_stored(Some(&message("m1")), &turn("m1"), "hello", true);
+    assert_eq!(words(&mut transcript, 40, 4), ["you · queued", "hello"]);
+    transcript.user_sends(message("m2"), "again", false);
+    transcript.refuse_newest();
+    let shown = ["you · not sent", "again", "you · queued", "hello"];
+    assert_eq!(words(&mut transcript, 40, 9), shown);
 }
 
 #[test]
@@ -167,15 +173,63 @@ fn what_the_server_has_replaces_what_was_shown_and_the_rest_stays() {
     let mut transcript = Transcript::default();
     transcript.notice(Role::Text, "settled");
     transcript.settle();
-    transcript.user_sends(message("m1"), "stored");
-    transcript.user_sends(message("m2"), "not stored");
+    transcript.user_sends(message("m1"), "stored", false);
+    transcript.user_sends(message("m2"), "not stored", false);
     token(&mut transcript, "half a rep");
     let kept = transcript.take_unsettled();
-    transcript.user_stored(Some(&message("m1")), "stored", false);
+    transcript.user_stored(Some(&message("m1")), &turn("m1"), "stored", false);
     transcript.put_back(kept, &[message("m1")], true);
     token(&mut transcript, "ly");
-    let shown = ["· settled", "you", "stored", "assistant", "half a reply", "you", "not stored"];
+    let shown = ["· settled", "you", "stored", "assistant", "half a reply", "you · queued", "not stored"];
     assert_eq!(words(&mut transcript, 40, 20), shown);
+}
+
+#[test]
+fn messages_that_wait_stand_at_the_end_dim_until_their_turn_begins() {
+    let mut transcript = Transcript::default();
+    transcript.user_sends(message("m1"), "one", false);
+    token(&mut transcript, "first");
+    transcript.user_sends(message("m2"), "two", true);
+    transcript.user_stored(None, &turn("t3"), "three", true);
+    token(&mut transcript, " answer");
+    transcript.notice(Role::Text, "noted");
+    let waiting = ["you · queued", "two", "you · queued", "three"];
+    let answered = ["you", "one", "assistant", "first answer", "· noted"];
+    assert_eq!(words(&mut transcript, 40, 20), [&answered[..], &waiting[..]].concat());
+    let faint = Theme::Plain.style(Role::Faint);
+    assert_eq!(transcript.entries[3].row(2, 40, Theme::Plain).style, faint);
+    // The end of this turn is not final: what waits is stored before it.
+    assert!(!transcript.settle());
+    transcript.begin_turn(&turn("t3"));
+    assert_eq!(words(&mut transcript, 40, 20)[5..], ["you", "three", "you · queued", "two"]);
+    transcript.begin_oldest();
+    token(&mut transcript, "second");
+    assert_eq!(words(&mut transcript, 40, 20)[7..], ["you", "two", "assistant", "second"]);
+    assert!(transcript.settle());
+}
+
+#[test]
+fn a_waiting_message_can_be_changed_and_taken_out_and_survives_clearing() {
+    let mut transcript = Transcript::default();
+    transcript.notice(Role::Text, "before");
+    transcript.user_stored(None, &turn("t1"), "one", true);
+    transcript.user_stored(None, &turn("t2"), "two", true);
+    transcript.edit_queued(&turn("t2"), "changed");
+    transcript.drop_queued(&turn("t1"));
+    transcript.clear();
+    assert_eq!(words(&mut transcript, 40, 9), ["you · queued", "changed"]);
+}
+
+#[test]
+fn a_view_that_holds_still_does_so_while_text_grows_above_what_waits() {
+    let mut transcript = Transcript::default();
+    token(&mut transcript, &(0..50).map(|n| format!("row {n}\n")).collect::<String>());
+    transcript.user_sends(message("m1"), "waits", true);
+    transcript.lay_out(40, 10);
+    transcript.page(Scroll::Up);
+    let before = words(&mut transcript, 40, 10);
+    transcript.notice(Role::Text, "later");
+    assert_eq!(words(&mut transcript, 40, 10)[..8], before[..8]);
 }
 
 #[test]

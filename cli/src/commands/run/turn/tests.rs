@@ -157,9 +157,62 @@ fn a_tool_that_was_not_allowed_decides_it_too() {
 fn a_request_that_this_run_rejects_counts_before_the_record_comes() {
     let mut turn = Turn::new(Owner::Whole);
     assert_eq!(turn.take(of_turn("t", request())), [Step::Ask(Box::new(request()))]);
-    turn.refused(&call_id());
+    turn.refused(&call_id(), Rejecter::Nobody);
     turn.take(of_turn("t", done(StopReason::End)));
     assert_eq!(turn.verdict().map(|(exit, _)| exit), Some(Exit::NotAllowed));
+}
+
+#[test]
+fn the_line_about_a_refused_call_fits_who_refused_it() {
+    let verdict = |decision, by: Option<Rejecter>| {
+        let mut turn = Turn::new(Owner::Whole);
+        if let Some(by) = by {
+            turn.take(of_turn("t", request()));
+            turn.refused(&call_id(), by);
+        }
+        turn.take(of_turn("t", audit(decision)));
+        turn.take(of_turn("t", done(StopReason::End)));
+        turn.verdict().unwrap().1
+    };
+    for (decision, by, line) in [
+        (
+            AuditDecision::Blocked,
+            None,
+            "shell was refused as an escalation, which is never allowed, whatever the level",
+        ),
+        (AuditDecision::Rejected, Some(Rejecter::Person), "shell was needed and rejected on this terminal"),
+        (
+            AuditDecision::Rejected,
+            Some(Rejecter::Nobody),
+            "shell was needed and not allowed; run on a terminal to be asked, or set --autonomy",
+        ),
+        (AuditDecision::Rejected, None, "shell was needed and rejected by another client of the session"),
+        (AuditDecision::Timeout, None, "shell was needed and nobody decided about it in time"),
+    ] {
+        assert_eq!(verdict(decision, by), line);
+    }
+}
+
+#[test]
+fn each_reason_is_told_once_with_its_tools() {
+    let mut turn = Turn::new(Owner::Whole);
+    for (id, tool, decision) in [
+        ("1", "shell", AuditDecision::Blocked),
+        ("2", "shell", AuditDecision::Blocked),
+        ("3", "file_write", AuditDecision::Timeout),
+        ("4", "shell", AuditDecision::Timeout),
+        ("5", "file_read", AuditDecision::AutoApproved),
+    ] {
+        let entry =
+            AuditEntry { tool_call_id: ToolCallId::parse(id).unwrap(), tool: tool.into(), ..audit(decision) };
+        turn.take(of_turn("t", entry));
+    }
+    turn.take(of_turn("t", done(StopReason::End)));
+    assert_eq!(
+        turn.verdict().unwrap().1,
+        "shell was refused as an escalation, which is never allowed, whatever the level; \
+         file_write, shell was needed and nobody decided about it in time"
+    );
 }
 
 #[test]

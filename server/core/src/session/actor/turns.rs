@@ -331,11 +331,11 @@ impl Actor {
 
     async fn announce_failure(&mut self, turn: MessageId, agent: &Arc<Agent>, error: &StoreError) {
         tracing::error!(session = %self.identity.id, %turn, %error, "a turn could not be stored");
-        self.unclosed.push((turn, error.code()));
         let failed = TurnFailed { code: error.code(), message: error.to_string() };
         let events = vec![thinking(agent, false), Outgoing::Live(LiveEvent::Failed(failed))];
         // Live events need no store.
-        drop(self.commit(None, events, None, None).await);
+        drop(self.commit(Some(&turn), events, None, None).await);
+        self.unclosed.push((turn, error.code()));
     }
 
     /// Stores the ends of turns that could not be stored before.
