@@ -26,9 +26,11 @@ use crate::chunk::{Chunk, Limits, chunks};
 use crate::words::{Side, analyzer};
 
 /// Counts up with every change of the schema, the chunks or the words; an index of another format is not read.
-const FORMAT: u32 = 1;
-/// Memory for what is not yet written, in bytes: the least that tantivy takes, held only while catching up.
-const ARENA_BYTES: usize = 15_000_000;
+const FORMAT: u32 = 2;
+/// Most memory for what is not yet written, in bytes, grown as needed and held only while catching up. It holds the
+/// terms of a document of the greatest size at once, or nearly: with the least that tantivy takes (15 MB) such a
+/// document became dozens of parts, and merging them took most of the time.
+const ARENA_BYTES: usize = 96_000_000;
 /// Size in bytes of the blocks in which passages are compressed: a hit costs decompressing one, so they are small.
 const BLOCK_BYTES: usize = 4 * 1024;
 /// Decompressed blocks of a part of the index that stay in memory.

@@ -5,10 +5,13 @@
 
 use std::ops::Range;
 
-use unicode_segmentation::UnicodeSegmentation;
+use crate::segment::characters;
 
 /// Longest line in characters that counts as a heading.
 const MAX_HEADING_CHARS: usize = 200;
+/// Most headings of a text that count as such; later ones are plain text. Each may start a chunk of a few
+/// characters, so without an end a document of nothing but headings would give a million chunks.
+const MAX_HEADINGS: usize = 10_000;
 
 /// Sizes in characters.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +61,10 @@ pub(crate) struct Heading<'a> {
 pub(crate) fn chunks(text: &str, limits: Limits) -> Vec<Chunk<'_>> {
     let mut gathering = Gathering { text, limits, lines: line_starts(text), open: None, chunks: Vec::new() };
     let mut path: Vec<Heading<'_>> = Vec::new();
-    for block in blocks(text) {
+    let mut headings = 0;
+    for mut block in blocks(text) {
+        headings += usize::from(block.heading.is_some());
+        block.heading = block.heading.filter(|_| headings <= MAX_HEADINGS);
         if let Some(heading) = block.heading {
             gathering.close_section();
             path.retain(|outer| outer.level < heading.level);
@@ -73,6 +79,8 @@ pub(crate) fn chunks(text: &str, limits: Limits) -> Vec<Chunk<'_>> {
 /// A paragraph or a heading: lines without a blank one between them.
 struct Block<'a> {
     range: Range<usize>,
+    /// It has more than one line.
+    is_long: bool,
     heading: Option<Heading<'a>>,
 }
 
@@ -96,7 +104,12 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
         }
         match blocks.last_mut().filter(|_| is_open) {
             Some(paragraph) => {
-                let heading = if is_code { None } else { underlined(&text[paragraph.range.clone()], line) };
+                let heading = if is_code || paragraph.is_long {
+                    None
+                } else {
+                    underlined(&text[paragraph.range.clone()], line)
+                };
+                paragraph.is_long = true;
                 paragraph.range.end = end;
                 if let Some((level, title)) = heading {
                     paragraph.heading = Some(Heading { level, title, start: paragraph.range.start });
@@ -107,7 +120,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
                 let heading = if is_code { None } else { marked(line) };
                 is_open = heading.is_none();
                 let heading = heading.map(|(level, title)| Heading { level, title, start });
-                blocks.push(Block { range: start..end, heading });
+                blocks.push(Block { range: start..end, is_long: false, heading });
             }
         }
     }
@@ -124,7 +137,7 @@ fn marked(line: &str) -> Option<(usize, &str)> {
     (is_heading && is_short(title)).then_some((level, title))
 }
 
-/// Reads the underline of a paragraph of one line.
+/// Reads the underline of a paragraph that has one line.
 fn underlined<'a>(paragraph: &'a str, line: &str) -> Option<(usize, &'a str)> {
     let line = line.trim();
     let level = match line.as_bytes().first() {
@@ -135,7 +148,7 @@ fn underlined<'a>(paragraph: &'a str, line: &str) -> Option<(usize, &'a str)> {
     let is_rule = line.len() >= 3 && line.bytes().all(|byte| byte == line.as_bytes()[0]);
     let title = paragraph.trim();
     let has_words = title.contains(char::is_alphanumeric);
-    (is_rule && has_words && !title.contains('\n') && is_short(title)).then_some((level, title))
+    (is_rule && has_words && is_short(title)).then_some((level, title))
 }
 
 fn is_short(title: &str) -> bool {
@@ -246,16 +259,18 @@ fn cut_length(rest: &str, limits: Limits) -> Option<usize> {
     // A last piece may be a quarter longer, so that none is much smaller than the others.
     let last = (limits.target + limits.target / 4).min(limits.max);
     rest.char_indices().nth(last)?;
+    // One character more than a chunk can take: what is cut off here is not looked at.
+    let near = rest.char_indices().nth(limits.max + 1).map_or(rest, |(end, _)| &rest[..end]);
     let mut best = None;
     let mut chars = 0;
     let mut before = "";
-    for (start, grapheme) in rest.grapheme_indices(true) {
+    for (start, grapheme) in characters(near) {
         let end = start + grapheme.len();
         chars += grapheme.chars().count();
         if chars > limits.target {
             // A character with so many marks that it is a piece of its own, or must be cut itself.
             let whole = (chars <= limits.max).then_some(end);
-            let inside = rest.char_indices().nth(limits.target).map(|(at, _)| at);
+            let inside = near.char_indices().nth(limits.target).map(|(at, _)| at);
             return best.map(|(_, end)| end).or(whole).or(inside);
         }
         let place = if chars * 2 < limits.target { 0 } else { place_after(before, grapheme) };
@@ -288,7 +303,7 @@ fn overlap_length(piece: &str, limits: Limits) -> usize {
     }
     let mut chars = 0;
     let mut start = piece.len();
-    for (at, grapheme) in piece.grapheme_indices(true).rev() {
+    for (at, grapheme) in characters(piece).rev() {
         chars += grapheme.chars().count();
         if chars > limits.overlap {
             break;

@@ -7,17 +7,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tns_server_core::store::{
-    Collection, DocumentStore, Hit, Knowledge, KnowledgeError, KnowledgeQuery, StoreError,
+    Collection, DocumentChange, DocumentStore, Hit, Knowledge, KnowledgeError, KnowledgeQuery, StoreError,
 };
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::catalog::{Catalog, Mark, OpenError, Place};
+use crate::catalog::{Catalog, Mark, OpenError, Place, Writing};
 use crate::search::{Request, Snapshot, find};
 use crate::words::question_terms;
 
-/// Changes that are read from the store at once.
-const PAGE_CHANGES: usize = 64;
+/// Changes that are read from the store at once; each may hold a document of the greatest size.
+const PAGE_CHANGES: usize = 8;
+/// Bytes of documents after which what was read in is committed, though there is more: a process that ends while
+/// it catches up loses no more work than this and one document.
+const COMMIT_BYTES: usize = 2 * 1024 * 1024;
+/// Changes after which what was read in is committed, though there is more.
+const COMMIT_CHANGES: usize = 1_024;
 
 /// Searches the documents of a store.
 pub struct KnowledgeEngine {
@@ -154,7 +159,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Opens the index unless it is open, and reads in what it lacks in one commit.
+    /// Opens the index unless it is open, and reads in what it lacks.
     fn catch_up(
         &self,
         place: &Place,
@@ -201,26 +206,67 @@ impl Source<'_> {
         Ok(changes.first().is_none_or(|change| change.gseq != mark.gseq || Mark::of(change) == *mark))
     }
 
+    /// Reads in all changes that the index lacks. Every commit carries the mark of its last change, so that what
+    /// it holds is not read again, even if a later one never comes.
     fn read_in(&self, catalog: &mut Catalog) -> Result<(), Failure> {
         let mut after = catalog.mark().map_or(0, |mark| mark.gseq);
-        let mut written = None;
+        let mut batch: Option<Batch> = None;
         loop {
             let changes = self.runtime.block_on(self.documents.document_changes(after, PAGE_CHANGES))?;
-            let Some(last) = changes.last().map(Mark::of) else { break };
-            after = last.gseq;
-            let (mut writing, _) = match written.take() {
-                Some(written) => written,
-                None => (catalog.writing().map_err(cannot_write)?, last.clone()),
-            };
-            for change in changes {
-                writing.apply(change).map_err(cannot_write)?;
+            if changes.is_empty() {
+                break;
             }
-            written = Some((writing, last));
+            for change in changes {
+                let last = Mark::of(&change);
+                after = last.gseq;
+                let mut open = match batch.take() {
+                    Some(open) => open,
+                    None => Batch {
+                        writing: catalog.writing().map_err(cannot_write)?,
+                        size: Size::default(),
+                        last: last.clone(),
+                    },
+                };
+                open.size.add(&change);
+                open.last = last;
+                open.writing.apply(change).map_err(cannot_write)?;
+                if open.size.is_full() {
+                    catalog.commit(open.writing, open.last).map_err(cannot_write)?;
+                } else {
+                    batch = Some(open);
+                }
+            }
         }
-        match written {
-            Some((writing, last)) => catalog.commit(writing, last).map_err(cannot_write),
+        match batch {
+            Some(rest) => catalog.commit(rest.writing, rest.last).map_err(cannot_write),
             None => Ok(()),
         }
+    }
+}
+
+/// Changes that are committed together.
+struct Batch {
+    writing: Writing,
+    size: Size,
+    /// The last of them.
+    last: Mark,
+}
+
+/// How much a batch holds.
+#[derive(Debug, Default)]
+struct Size {
+    changes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn add(&mut self, change: &DocumentChange) {
+        self.changes += 1;
+        self.bytes += change.document.as_ref().map_or(0, |document| document.content.len());
+    }
+
+    fn is_full(&self) -> bool {
+        self.changes >= COMMIT_CHANGES || self.bytes >= COMMIT_BYTES
     }
 }
 
@@ -242,5 +288,7 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod ranking_tests;
+#[cfg(test)]
+mod size_tests;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ mod catalog;
 mod chunk;
 mod engine;
 mod search;
+mod segment;
 mod words;
 
 pub use engine::KnowledgeEngine;

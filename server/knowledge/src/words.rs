@@ -3,6 +3,7 @@
 //! - Compatibility forms are folded (NFKC: `ＧＰＵ` is `GPU`) and case is folded (`GRÖSSE` is `größe`).
 //! - Scripts written without spaces give overlapping pairs of characters; a lone character gives itself.
 //! - Words of code are kept whole and in parts: `parseHTTPHeader` gives itself, `parse`, `http`, `header`.
+//! - What looks like encoded data (a digest, Base64) is kept whole only, and a very long word by its beginning.
 //! - `C++` and `C#` stay words. English endings are stripped, words that carry no meaning are left out.
 
 use std::borrow::Cow;
@@ -10,10 +11,16 @@ use std::collections::HashSet;
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 use tantivy::tokenizer::{Language, Stemmer, TextAnalyzer, Token, TokenStream, Tokenizer};
-use unicode_segmentation::UnicodeSegmentation;
+
+use crate::segment::characters;
 
 /// Longest word in bytes. Of a longer one (a digest, an encoded file) the beginning stands for the whole.
 const MAX_WORD_BYTES: usize = 128;
+/// Longest word in bytes that is taken apart whatever its parts are.
+const MAX_RAGGED_BYTES: usize = 20;
+/// Fewest bytes that the parts of a longer word have on average. In a name they have four or more, in digests and
+/// encoded data (`3f9a0c…`, `dGhlIHF…`) two: nobody searches those parts, so such a word is kept whole only.
+const MIN_MEAN_PART_BYTES: f64 = 2.5;
 /// How much of a question is read, in bytes.
 const MAX_QUESTION_BYTES: usize = 32 * 1024;
 /// Most distinct terms read from a question.
@@ -187,7 +194,7 @@ fn unit(text: &str, at: usize) -> Option<(Kind, usize)> {
         let is_word = first.is_ascii_alphanumeric() || first == b'_';
         return Some((if is_word { Kind::Word } else { Kind::Gap }, at + 1));
     }
-    let grapheme = text[at..].graphemes(true).next()?;
+    let (_, grapheme) = characters(&text[at..]).next()?;
     let first = grapheme.chars().next()?;
     let kind = match first {
         _ if !first.is_alphanumeric() && first != '_' => Kind::Gap,
@@ -251,7 +258,7 @@ fn is_ending(before: &str, word: &str) -> bool {
 fn push_dense(run: &str, side: Side, pending: &mut Pending) {
     let mut last: Option<(usize, &str)> = None;
     let mut pairs = 0;
-    for (start, grapheme) in run.grapheme_indices(true) {
+    for (start, grapheme) in characters(run) {
         if side == Side::Document {
             pending.push(grapheme);
         }
@@ -282,16 +289,31 @@ fn push_word(word: &str, symbol: &str, pending: &mut Pending) {
         }
     }
     pending.push_folded(word, "");
-    let mut start = 0;
-    while start < word.len() {
-        let end = start + part_length(&word[start..]);
-        let part = &word[start..end];
+    if is_ragged(word) {
+        return;
+    }
+    for part in parts(word) {
         let says_something = part.len() > 1 || part.bytes().all(|byte| byte.is_ascii_digit());
         if part.len() < word.len() && says_something && part != "_" {
             pending.push_folded(part, "");
         }
-        start = end;
     }
+}
+
+/// Whether a word is too long for parts as small as its own.
+fn is_ragged(word: &str) -> bool {
+    word.len() > MAX_RAGGED_BYTES
+        && (parts(word).filter(|part| *part != "_").count() as f64) * MIN_MEAN_PART_BYTES > word.len() as f64
+}
+
+/// Returns the parts of a word of code in their order; together they are the word.
+fn parts(word: &str) -> impl Iterator<Item = &str> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let (part, after) = rest.split_at(part_length(rest));
+        rest = after;
+        (!part.is_empty()).then_some(part)
+    })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use unicode_segmentation::UnicodeSegmentation;
+
 use super::*;
 
 const SMALL: Limits = Limits { target: 40, max: 60, overlap: 8 };
@@ -63,6 +65,22 @@ fn comments_in_code_are_no_headings() {
     let chunks = chunks(text, Limits::DEFAULT);
     assert_eq!(chunks.len(), 1);
     assert_eq!(chunks[0].headings, []);
+}
+
+#[test]
+fn headings_end_somewhere() {
+    let headings = |n: usize| chunks(&"# h\nx\n\n".repeat(n), Limits::DEFAULT).len();
+    assert_eq!(headings(MAX_HEADINGS), MAX_HEADINGS);
+    assert_eq!(headings(MAX_HEADINGS + 1), MAX_HEADINGS);
+    assert!(headings(2 * MAX_HEADINGS) < MAX_HEADINGS + MAX_HEADINGS / 50);
+}
+
+#[test]
+fn only_a_paragraph_of_one_line_is_underlined() {
+    let count = |text: &str| chunks(text, Limits::DEFAULT)[0].headings.len();
+    assert_eq!(count("Title\n---\n"), 1);
+    assert_eq!(count("one\ntwo\n---\n"), 0);
+    assert_eq!(count("---\n---\n---\n"), 0);
 }
 
 #[test]

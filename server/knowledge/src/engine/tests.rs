@@ -18,6 +18,8 @@ pub(super) struct FakeStore {
     changes: Mutex<Vec<DocumentChange>>,
     pages: AtomicUsize,
     fails: Mutex<bool>,
+    /// Pages after which it fails.
+    fails_after: Mutex<Option<usize>>,
 }
 
 impl FakeStore {
@@ -61,7 +63,10 @@ impl DocumentStore for FakeStore {
 
     async fn document_changes(&self, after: u64, limit: usize) -> Result<Vec<DocumentChange>, StoreError> {
         self.check()?;
-        self.pages.fetch_add(1, Ordering::Relaxed);
+        let page = self.pages.fetch_add(1, Ordering::Relaxed);
+        if self.fails_after.lock().unwrap().is_some_and(|pages| page >= pages) {
+            return Err(StoreError::Failed("it was stopped".into()));
+        }
         let changes = self.changes.lock().unwrap();
         Ok(changes.iter().filter(|change| change.gseq > after).take(limit).cloned().collect())
     }
@@ -301,6 +306,44 @@ async fn an_index_is_kept_and_caught_up_after_a_restart() {
     assert_eq!(store.pages.load(Ordering::Relaxed), 3, "nothing new is not read again");
 }
 
+/// Breaks catching up off after some pages and returns how many of the documents a new engine need not read again.
+async fn kept_after_a_break(contents: &[String], pages: usize) -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(FakeStore::default());
+    for content in contents {
+        store.add(&session(1), content);
+    }
+    *store.fails_after.lock().unwrap() = Some(pages);
+    on_disk(dir.path(), &store).search(ask("alpha")).await.unwrap_err();
+    *store.fails_after.lock().unwrap() = None;
+    let mark = Catalog::open(&Place::Folder(dir.path().to_owned())).unwrap().mark().cloned();
+    let engine = on_disk(dir.path(), &store);
+    let all = KnowledgeQuery { limit: MAX_HITS, ..ask("alpha") };
+    assert_eq!(engine.search(all).await.unwrap().len(), contents.len().min(MAX_HITS));
+    let changes = store.changes.lock().unwrap();
+    changes.iter().filter(|change| mark.as_ref().is_some_and(|mark| change.gseq <= mark.gseq)).count()
+}
+
+#[tokio::test]
+async fn what_was_read_in_before_a_break_is_kept_by_bytes() {
+    let large = COMMIT_BYTES / 4;
+    let sized = |bytes: usize| -> Vec<String> {
+        let text = |n: usize| format!("alpha {n} ");
+        (0..PAGE_CHANGES).map(|n| text(n) + &"-".repeat(bytes - text(n).len())).collect()
+    };
+    assert_eq!(kept_after_a_break(&sized(large), 1).await, 8, "two batches of four");
+    assert_eq!(kept_after_a_break(&sized(large - 1), 1).await, 5, "one byte less is one document more");
+    assert_eq!(kept_after_a_break(&sized(100), 1).await, 0, "too little for a commit of its own");
+}
+
+#[tokio::test]
+async fn what_was_read_in_before_a_break_is_kept_by_changes() {
+    let small: Vec<String> = (0..COMMIT_CHANGES + PAGE_CHANGES).map(|n| format!("alpha {n}")).collect();
+    let pages = COMMIT_CHANGES / PAGE_CHANGES;
+    assert_eq!(kept_after_a_break(&small, pages).await, COMMIT_CHANGES);
+    assert_eq!(kept_after_a_break(&small, pages - 1).await, 0);
+}
+
 #[tokio::test]
 async fn an_index_ahead_of_the_store_or_of_another_store_is_made_anew() {
     let dir = tempfile::tempdir().unwrap();
@@ -324,11 +367,11 @@ async fn a_damaged_index_is_made_anew() {
     store.add(&session(1), "alpha");
     assert_eq!(contents(&on_disk(dir.path(), &store), "alpha").await, ["alpha"]);
     let files: Vec<_> =
-        fs::read_dir(dir.path().join("v1")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(dir.path().join("v2")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(files.len() > 3, "{files:?}");
     for file in files {
         for damage in ["cut", "overwritten", "gone", "a lock of a killed process"] {
-            let path = dir.path().join("v1").join(&file);
+            let path = dir.path().join("v2").join(&file);
             let Ok(bytes) = fs::read(&path) else { continue };
             match damage {
                 "cut" => fs::write(&path, &bytes[..bytes.len() / 2]).unwrap(),
@@ -336,7 +379,7 @@ async fn a_damaged_index_is_made_anew() {
                     fs::write(&path, bytes.iter().map(|byte| byte ^ 0x5a).collect::<Vec<_>>()).unwrap()
                 }
                 "gone" => fs::remove_file(&path).unwrap(),
-                _ => fs::write(dir.path().join("v1/.tantivy-writer.lock"), "").unwrap(),
+                _ => fs::write(dir.path().join("v2/.tantivy-writer.lock"), "").unwrap(),
             }
             store.add(&session(1), "beta");
             let engine = on_disk(dir.path(), &store);

@@ -85,6 +85,22 @@ fn a_long_word_is_its_beginning() {
 }
 
 #[test]
+fn a_word_that_looks_like_encoded_data_is_kept_whole_only() {
+    assert_eq!(document("9f86d081884c7d659a2feaa0c55ad015"), ["9f86d081884c7d659a2feaa0c55ad015"]);
+    assert_eq!(document("dGhlIHF1aWNrIGJyb3duIGZveA"), ["dghlihf1awnrigjyb3duigzvea"]);
+    let at_the_limit = "a1b2".repeat(MAX_RAGGED_BYTES / 4);
+    assert!(document(&at_the_limit).len() > 1);
+    assert_eq!(document(&format!("{at_the_limit}c")), [format!("{at_the_limit}c")]);
+    for name in [
+        "any_text_gives_short_terms_and_a_question_finds_it",
+        "isAToUtf8StringWithLimit",
+        "a_b_c_parseTheHeader",
+    ] {
+        assert!(document(name).len() > 2, "{name}");
+    }
+}
+
+#[test]
 fn a_question_has_an_end() {
     let many = (0..MAX_QUESTION_TERMS + 1).map(|n| format!("x{n:x}y ")).collect::<String>();
     assert_eq!(question_terms(&many).len(), MAX_QUESTION_TERMS);
