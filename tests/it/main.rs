@@ -15,6 +15,7 @@ mod history;
 mod knowledge;
 mod limits;
 mod provider;
+mod providers;
 mod rest;
 mod storage;
 mod team;

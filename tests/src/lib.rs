@@ -1,11 +1,12 @@
 //! What the tests share: a real server with a scripted engine, a bare socket that sends and expects
-//! JSON, plain HTTP, a local model server, and the suite that every store passes.
+//! JSON, plain HTTP, local model servers, and the suite that every store passes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "this crate is test code")]
 
 pub mod http;
 pub mod provider;
 pub mod socket;
+pub mod standin;
 pub mod store_suite;
 pub mod troubled_store;
 

@@ -1,0 +1,269 @@
+//! Stand-ins for five model providers on one free port of loopback: Anthropic Messages, OpenAI Responses,
+//! Chat Completions, Gemini and Ollama, each with its list of models, its errors and its own events. As
+//! strict as the real ones: what they would refuse gets their 400. What is answered is one [`Plan`],
+//! whatever the wire: the next one that a test set, else what directives in the last paragraph of the user's
+//! last message ask for.
+//!
+//! It must not know the engines: it reads wires as their providers document them.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use axum::{Json, Router};
+use futures_util::{StreamExt, stream};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+mod anthropic;
+mod chat;
+mod conversation;
+mod gemini;
+mod memory;
+mod ollama;
+mod plan;
+mod responses;
+mod wire;
+
+use memory::Memory;
+pub use plan::{Fault, Plan};
+use wire::{Answer, Heard, Incoming, Trouble, Wire, Written};
+
+/// The key that is taken; so is any that begins with it and a dash.
+pub const GOOD_KEY: &str = "good";
+/// The key that is refused, as any unknown one is.
+pub const BAD_KEY: &str = "bad";
+/// The key of an account without credit; so is any that begins with it and a dash.
+pub const BROKE_KEY: &str = "broke";
+
+/// The providers that are stood in for, and a model of each.
+pub const PROVIDERS: [(&str, &str); 5] = [
+    ("anthropic", "claude-opus-5-5"),
+    ("openai", "gpt-6.2-sol"),
+    ("gemini", "gemini-3.8-flash"),
+    ("ollama", "qwen3:4b"),
+    ("openai-compatible", "local-model"),
+];
+
+/// The running stand-in. It stops when it is dropped.
+pub struct Standin {
+    origin: String,
+    shared: Arc<Shared>,
+    _tasks: JoinSet<()>,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// The provider that was asked.
+    pub provider: &'static str,
+    /// The path with its query.
+    pub path: String,
+    /// The key, from the header that the provider reads it from.
+    pub key: Option<String>,
+    /// The body; null where it was no JSON.
+    pub body: Value,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    plans: Mutex<VecDeque<Plan>>,
+    requests: Mutex<Vec<Recorded>>,
+    complaints: Mutex<Vec<String>>,
+    memory: Memory,
+    serial: AtomicU64,
+}
+
+impl Standin {
+    /// Starts it on a free port of loopback.
+    pub async fn start() -> Self {
+        let shared = Arc::new(Shared::default());
+        let router = Router::new()
+            .route("/v1/models", get(models))
+            .route("/v1beta/models", get(gemini_models))
+            .route("/api/tags", get(|| async { Json(ollama::models()) }))
+            .route("/api/show", post(|| async { Json(ollama::shown()) }))
+            .route("/v1/messages", answers(&anthropic::Messages))
+            .route("/v1/responses", answers(&responses::Responses))
+            .route("/v1/chat/completions", answers(&chat::ChatCompletions))
+            .route("/v1beta/models/{method}", answers(&gemini::Gemini))
+            .route("/api/chat", answers(&ollama::Ollama))
+            .with_state(Arc::clone(&shared));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        // Without it small writes wait for an acknowledgement.
+        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { origin, shared, _tasks: tasks }
+    }
+
+    /// Returns `HOST:PORT`.
+    pub fn address(&self) -> &str {
+        self.origin.strip_prefix("http://").unwrap()
+    }
+
+    /// Returns the variables that point a provider's engine here, with this key.
+    pub fn variables(&self, provider: &str, key: &str) -> [(String, String); 2] {
+        let name = provider.to_ascii_uppercase().replace('-', "_");
+        let path = if provider.starts_with("openai") { "/v1" } else { "" };
+        [
+            (format!("PROVIDER_BASE_URL_{name}"), format!("{}{path}", self.origin)),
+            (format!("{name}_API_KEY"), key.to_owned()),
+        ]
+    }
+
+    /// Plans the next answers; each replaces what the user's words ask for.
+    pub fn plan(&self, plans: impl IntoIterator<Item = Plan>) {
+        self.shared.plans.lock().unwrap().extend(plans);
+    }
+
+    /// Returns the requests for answers so far.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.requests.lock().unwrap().clone()
+    }
+
+    /// Returns what was wrong with requests so far: each got a 400.
+    pub fn complaints(&self) -> Vec<String> {
+        self.shared.complaints.lock().unwrap().clone()
+    }
+}
+
+fn answers(wire: &'static dyn Wire) -> axum::routing::MethodRouter<Arc<Shared>> {
+    post(move |State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, body: Bytes| async move {
+        answer(&shared, wire, &uri, &headers, &body)
+    })
+}
+
+/// Lists models for whichever of the two providers at this path is asked.
+async fn models(headers: HeaderMap) -> Response {
+    if headers.contains_key("anthropic-version") {
+        listed(&anthropic::Messages, &headers, anthropic::models())
+    } else {
+        listed(&chat::ChatCompletions, &headers, chat::models())
+    }
+}
+
+async fn gemini_models(headers: HeaderMap) -> Response {
+    listed(&gemini::Gemini, &headers, gemini::models())
+}
+
+/// Lists models; an account without credit may see them.
+fn listed(wire: &dyn Wire, headers: &HeaderMap, models: Value) -> Response {
+    match wire.key(headers) {
+        Some(key) if is_key(&key, GOOD_KEY) || is_key(&key, BROKE_KEY) => Json(models).into_response(),
+        key => refuse(wire, Trouble::BadKey(key.as_deref().unwrap_or_default())),
+    }
+}
+
+fn is_key(key: &str, kind: &str) -> bool {
+    key.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+fn answer(shared: &Shared, wire: &dyn Wire, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> Response {
+    let key = wire.key(headers);
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let recorded = Recorded { provider: wire.provider(), path, key: key.clone(), body: body.clone() };
+    shared.requests.lock().unwrap().push(recorded);
+    match key.as_deref() {
+        None if wire.wants_key() => return refuse(wire, Trouble::BadKey("")),
+        Some(key) if is_key(key, BROKE_KEY) => return refuse(wire, Trouble::NoCredit),
+        Some(key) if !is_key(key, GOOD_KEY) => return refuse(wire, Trouble::BadKey(key)),
+        _ => {}
+    }
+    let query = uri.query().unwrap_or_default();
+    let incoming = Incoming { path: uri.path(), query, headers, body: &body, memory: &shared.memory };
+    let heard = match read(wire, &incoming) {
+        Ok(heard) => heard,
+        Err(why) => {
+            shared.complaints.lock().unwrap().push(format!("{}: {why}", wire.provider()));
+            return refuse(wire, Trouble::Malformed(&why));
+        }
+    };
+    let plan = shared.plans.lock().unwrap().pop_front();
+    let plan = plan.unwrap_or_else(|| Plan::from_words(conversation::last_words(&heard.turns)));
+    match plan.fault {
+        Some(Fault::RateLimited(pause)) => refuse(wire, Trouble::RateLimited(pause)),
+        Some(Fault::Broken) => refuse(wire, Trouble::Broken),
+        _ => stream_of(shared, wire, &heard, &plan),
+    }
+}
+
+/// Reads a request: what all providers demand of it, then what this one does.
+fn read(wire: &dyn Wire, incoming: &Incoming<'_>) -> Result<Heard, String> {
+    wire::header(incoming.headers, CONTENT_TYPE.as_str(), "application/json")?;
+    if incoming.query.contains("key") {
+        return Err("a key stands in the URL".to_owned());
+    }
+    if !incoming.body.is_object() {
+        return Err("the body is no JSON object".to_owned());
+    }
+    wire.read(incoming)
+}
+
+fn refuse(wire: &dyn Wire, trouble: Trouble<'_>) -> Response {
+    let (status, body) = wire.refusal(trouble);
+    let status = StatusCode::from_u16(status).unwrap();
+    match trouble {
+        // Gemini says it in the body.
+        Trouble::RateLimited(Some(pause)) if wire.provider() != "gemini" => {
+            (status, after(pause), Json(body)).into_response()
+        }
+        _ => (status, Json(body)).into_response(),
+    }
+}
+
+fn after(pause: Duration) -> [(HeaderName, String); 1] {
+    [(RETRY_AFTER, pause.as_secs().to_string())]
+}
+
+fn stream_of(shared: &Shared, wire: &dyn Wire, heard: &Heard, plan: &Plan) -> Response {
+    let serial = shared.serial.fetch_add(1, Ordering::Relaxed);
+    let answer = Answer { plan, model: &heard.model, thinks: heard.thinks, serial };
+    let Written { mut events, before_calls, signed } = wire.write(&answer);
+    let body = match plan.fault {
+        Some(Fault::OverloadedInStream) => {
+            events.truncate(before_calls);
+            events.push(wire.overload());
+            whole(events)
+        }
+        Some(Fault::Stall) => {
+            events.truncate(before_calls);
+            let shown = stream::iter(events.into_iter().map(Ok::<_, Infallible>));
+            Body::from_stream(shown.chain(stream::pending()))
+        }
+        Some(Fault::Cut(bytes)) => {
+            let mut text = events.concat().into_bytes();
+            text.truncate(bytes);
+            let shown = stream::iter([Ok::<_, io::Error>(text)]);
+            Body::from_stream(shown.chain(stream::once(async {
+                // What was written goes out before the connection breaks.
+                tokio::task::yield_now().await;
+                Err(io::ErrorKind::ConnectionReset.into())
+            })))
+        }
+        _ => {
+            if !signed.is_empty() {
+                shared.memory.keep(signed);
+            }
+            whole(events)
+        }
+    };
+    ([(CONTENT_TYPE, wire.content_type())], body).into_response()
+}
+
+fn whole(events: Vec<String>) -> Body {
+    Body::from_stream(stream::iter(events.into_iter().map(Ok::<_, Infallible>)))
+}

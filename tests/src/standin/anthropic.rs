@@ -1,0 +1,188 @@
+//! Anthropic Messages: `POST /v1/messages` (<https://platform.claude.com/docs/en/api/messages>).
+
+use axum::http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::conversation::{self, Author, Matching, Said, Turn};
+use super::memory::Blocks;
+use super::plan::Fault;
+use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
+
+/// Anthropic's wire.
+#[derive(Debug)]
+pub(super) struct Messages;
+
+const BLOCKS: Blocks = Blocks {
+    call: |block| if block["type"] == "tool_use" { block["id"].as_str() } else { None },
+    is_signed: |block| block["type"] == "thinking" || block["type"] == "redacted_thinking",
+};
+
+/// Returns the list of models.
+pub(super) fn models() -> Value {
+    let model = json!({ "type": "model", "id": "claude-opus-5-5", "display_name": "Claude Opus 5.5",
+        "created_at": "2026-09-01T00:00:00Z" });
+    json!({ "data": [model], "has_more": false, "first_id": "claude-opus-5-5", "last_id": "claude-opus-5-5" })
+}
+
+impl Wire for Messages {
+    fn provider(&self) -> &'static str {
+        "anthropic"
+    }
+
+    fn key(&self, headers: &HeaderMap) -> Option<String> {
+        headers.get("x-api-key")?.to_str().ok().map(str::to_owned)
+    }
+
+    fn read(&self, incoming: &Incoming<'_>) -> Result<Heard, String> {
+        wire::header(incoming.headers, "anthropic-version", "2023-06-01")?;
+        let body = incoming.body;
+        let model = wire::text(body, "model")?.to_owned();
+        wire::streams(body)?;
+        if body["max_tokens"].as_u64().is_none_or(|most| most == 0) {
+            return Err("max_tokens: Field required".to_owned());
+        }
+        for block in wire::optional_list(body, "system")? {
+            said(Author::User, block)?;
+        }
+        let tools = wire::optional_list(body, "tools")?;
+        for tool in tools {
+            wire::tool(wire::text(tool, "name")?, &tool["input_schema"])?;
+        }
+        wire::distinct(tools.iter().filter_map(|tool| tool["name"].as_str()).collect())?;
+        let mut turns = Vec::new();
+        for message in wire::list(body, "messages")? {
+            let author = match wire::text(message, "role")? {
+                "user" => Author::User,
+                "assistant" => Author::Model,
+                role => return Err(format!("messages: Unexpected role {role:?}")),
+            };
+            let content = wire::list(message, "content")?;
+            if author == Author::Model {
+                incoming.memory.check(content, BLOCKS)?;
+            }
+            let said = content.iter().map(|block| said(author, block)).collect::<Result<_, _>>()?;
+            turns.push(Turn { author, said });
+        }
+        conversation::check(&turns, Matching::ById)?;
+        let calls = turns.iter().flat_map(|turn| &turn.said).any(|said| matches!(said, Said::Call(_)));
+        if calls && tools.is_empty() {
+            return Err("tools: Requests which include `tool_use` blocks must define tools".to_owned());
+        }
+        let marks = body.to_string().matches("\"cache_control\"").count();
+        if marks > 4 {
+            return Err(format!("A maximum of 4 blocks with cache_control may be provided. Found {marks}."));
+        }
+        let thinks = body["thinking"]["type"] == "adaptive" || body["thinking"]["type"] == "enabled";
+        Ok(Heard { model, turns, thinks })
+    }
+
+    fn write(&self, answer: &Answer<'_>) -> Written {
+        let mut reply = Reply::default();
+        reply.event(json!({ "type": "message_start", "message": { "id": format!("msg_{}", answer.serial),
+            "type": "message", "role": "assistant", "model": answer.model, "content": [], "stop_reason": null,
+            "usage": { "input_tokens": 30, "output_tokens": 2 } } }));
+        reply.event(json!({ "type": "ping" }));
+        if answer.thinks {
+            let (thought, signature) = ([" plan\n", "ning  "], format!("c2ln{}==", answer.serial));
+            let mut deltas: Vec<Value> =
+                thought.iter().map(|piece| json!({ "type": "thinking_delta", "thinking": piece })).collect();
+            deltas.push(json!({ "type": "signature_delta", "signature": signature }));
+            let begun = json!({ "type": "thinking", "thinking": "", "signature": "" });
+            let whole = json!({ "type": "thinking", "thinking": thought.concat(), "signature": signature });
+            reply.block(begun, deltas, whole);
+            let hidden = json!({ "type": "redacted_thinking", "data": format!("ZGF0{}==", answer.serial) });
+            reply.block(hidden.clone(), Vec::new(), hidden);
+        }
+        if !answer.plan.text.is_empty() {
+            let deltas = answer.plan.text.iter().map(|piece| json!({ "type": "text_delta", "text": piece }));
+            let whole = json!({ "type": "text", "text": answer.plan.text.concat() });
+            reply.block(json!({ "type": "text", "text": "" }), deltas.collect(), whole);
+        }
+        let before_calls = reply.events.len();
+        for (at, (name, args)) in answer.plan.calls.iter().enumerate() {
+            let id = format!("toolu_{}_{at}", answer.serial);
+            let arguments = wire::arguments(args, at == 0 && answer.plan.fault == Some(Fault::BadArgs));
+            let deltas = wire::halves(&arguments)
+                .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
+            let block = |input: Value| json!({ "type": "tool_use", "id": id, "name": name, "input": input });
+            reply.block(block(json!({})), deltas.into(), block(args.clone()));
+        }
+        let stop = if answer.plan.calls.is_empty() { "end_turn" } else { "tool_use" };
+        reply
+            .event(json!({ "type": "message_delta", "delta": { "stop_reason": stop, "stop_sequence": null },
+            "usage": { "input_tokens": 30, "output_tokens": 20 } }));
+        reply.event(json!({ "type": "message_stop" }));
+        let signed = if answer.thinks { reply.blocks } else { Vec::new() };
+        Written { events: reply.events, before_calls, signed }
+    }
+
+    fn overload(&self) -> String {
+        named(&error("overloaded_error", "Overloaded"))
+    }
+
+    fn refusal(&self, trouble: Trouble<'_>) -> (u16, Value) {
+        match trouble {
+            Trouble::BadKey(_) => (401, error("authentication_error", "invalid x-api-key")),
+            Trouble::NoCredit => {
+                let words = "Your credit balance is too low to access the Anthropic API.";
+                (400, error("invalid_request_error", words))
+            }
+            Trouble::Malformed(why) => (400, error("invalid_request_error", why)),
+            Trouble::RateLimited(_) => {
+                (429, error("rate_limit_error", "This request would exceed your rate limit."))
+            }
+            Trouble::Broken => (500, error("api_error", "Internal server error")),
+        }
+    }
+}
+
+fn error(kind: &str, message: &str) -> Value {
+    json!({ "type": "error", "error": { "type": kind, "message": message } })
+}
+
+fn said(author: Author, block: &Value) -> Result<Said, String> {
+    Ok(match (wire::text(block, "type")?, author) {
+        ("text", _) => Said::Text(wire::text(block, "text")?.to_owned()),
+        ("image", Author::User) => Said::Other,
+        ("tool_result", Author::User) => Said::Result(wire::text(block, "tool_use_id")?.to_owned()),
+        ("tool_use", Author::Model) => {
+            wire::tool_name(wire::text(block, "name")?)?;
+            if !block["input"].is_object() {
+                return Err(format!("tool_use.input: Input should be a valid dictionary: {block}"));
+            }
+            // Ids and names have one pattern here.
+            wire::tool_name(wire::text(block, "id")?)?;
+            Said::Call(wire::text(block, "id")?.to_owned())
+        }
+        ("thinking" | "redacted_thinking", Author::Model) => Said::Other,
+        (kind, _) => return Err(format!("messages: Input tag {kind:?} is out of place")),
+    })
+}
+
+/// An answer so far.
+#[derive(Default)]
+struct Reply {
+    events: Vec<String>,
+    blocks: Vec<Value>,
+}
+
+impl Reply {
+    fn event(&mut self, event: Value) {
+        self.events.push(named(&event));
+    }
+
+    fn block(&mut self, begun: Value, deltas: Vec<Value>, whole: Value) {
+        let index = self.blocks.len();
+        self.event(json!({ "type": "content_block_start", "index": index, "content_block": begun }));
+        for delta in deltas {
+            self.event(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        }
+        self.event(json!({ "type": "content_block_stop", "index": index }));
+        self.blocks.push(whole);
+    }
+}
+
+/// Returns an event that carries its type as its name too.
+fn named(event: &Value) -> String {
+    format!("event: {}\n{}", event["type"].as_str().unwrap_or_default(), wire::data(event))
+}

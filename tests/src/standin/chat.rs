@@ -1,0 +1,130 @@
+//! Chat Completions: `POST /v1/chat/completions`, which many servers speak.
+
+use serde_json::{Value, json};
+
+use super::conversation::{self, Author, Matching, Said, Turn};
+use super::plan::Fault;
+use super::responses;
+use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
+
+/// The wire of compatible servers.
+#[derive(Debug)]
+pub(super) struct ChatCompletions;
+
+/// Returns the list of models.
+pub(super) fn models() -> Value {
+    json!({ "object": "list", "data": [{ "id": "local-model", "object": "model", "created": 0,
+        "owned_by": "standin" }] })
+}
+
+impl Wire for ChatCompletions {
+    fn provider(&self) -> &'static str {
+        "openai-compatible"
+    }
+
+    fn read(&self, incoming: &Incoming<'_>) -> Result<Heard, String> {
+        let body = incoming.body;
+        let model = wire::text(body, "model")?.to_owned();
+        wire::streams(body)?;
+        let tools = wire::optional_list(body, "tools")?;
+        for tool in tools {
+            wire::tool(wire::text(&tool["function"], "name")?, &tool["function"]["parameters"])?;
+        }
+        wire::distinct(tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect())?;
+        let turns = conversation(wire::list(body, "messages")?, said)?;
+        conversation::check(&turns, Matching::ById)?;
+        Ok(Heard { model, turns, thinks: false })
+    }
+
+    fn write(&self, answer: &Answer<'_>) -> Written {
+        let chunk = |delta: Value, finish: Value| {
+            wire::data(&json!({ "id": format!("chatcmpl-{}", answer.serial), "model": answer.model,
+                "object": "chat.completion.chunk", "created": 0,
+                "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] }))
+        };
+        let mut events = vec![chunk(json!({ "role": "assistant", "content": "" }), Value::Null)];
+        events.extend(answer.plan.text.iter().map(|piece| chunk(json!({ "content": piece }), Value::Null)));
+        let before_calls = events.len();
+        for (at, (name, args)) in answer.plan.calls.iter().enumerate() {
+            let whole = wire::arguments(args, at == 0 && answer.plan.fault == Some(Fault::BadArgs));
+            let begun = json!({ "index": at, "id": format!("call_{}_{at}", answer.serial), "type": "function",
+                "function": { "name": name, "arguments": "" } });
+            events.push(chunk(json!({ "tool_calls": [begun] }), Value::Null));
+            for piece in wire::halves(&whole) {
+                // Only the first piece of a call carries its id.
+                let more = json!({ "index": at, "function": { "arguments": piece } });
+                events.push(chunk(json!({ "tool_calls": [more] }), Value::Null));
+            }
+        }
+        let finish = if answer.plan.calls.is_empty() { "stop" } else { "tool_calls" };
+        events.push(chunk(json!({}), json!(finish)));
+        events.push(wire::data(&json!({ "model": answer.model, "choices": [],
+            "usage": { "prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10 } })));
+        events.push("data: [DONE]\n\n".to_owned());
+        Written { events, before_calls, signed: Vec::new() }
+    }
+
+    fn overload(&self) -> String {
+        wire::data(
+            &json!({ "error": { "message": "engine overloaded", "type": "server_error", "code": 500 } }),
+        )
+    }
+
+    fn refusal(&self, trouble: Trouble<'_>) -> (u16, Value) {
+        responses::refusal(trouble)
+    }
+}
+
+/// Reads messages of one role each into turns; `said` reads one. Results and the user's words after them
+/// are one turn.
+pub(super) fn conversation(
+    messages: &[Value],
+    said: impl Fn(&str, &Value) -> Result<Vec<Said>, String>,
+) -> Result<Vec<Turn>, String> {
+    let mut turns = Vec::new();
+    let mut before = "";
+    for (at, message) in messages.iter().enumerate() {
+        let role = wire::text(message, "role")?;
+        if role == before && role != "tool" {
+            return Err(format!("messages.{at}: two messages of {role} follow each other"));
+        }
+        before = role;
+        let author = match role {
+            "system" if at == 0 && !wire::text(message, "content")?.trim().is_empty() => continue,
+            "user" | "tool" => Author::User,
+            "assistant" => Author::Model,
+            role => return Err(format!("messages.{at}: {role} is out of place")),
+        };
+        conversation::add(&mut turns, author, said(role, message)?);
+    }
+    Ok(turns)
+}
+
+fn said(role: &str, message: &Value) -> Result<Vec<Said>, String> {
+    if role == "tool" {
+        wire::text(message, "content")?;
+        return Ok(vec![Said::Result(wire::text(message, "tool_call_id")?.to_owned())]);
+    }
+    let mut said = match &message["content"] {
+        Value::Null if role == "assistant" => Vec::new(),
+        Value::String(text) => vec![Said::Text(text.clone())],
+        Value::Array(parts) => {
+            let part = |part: &Value| match wire::text(part, "type")? {
+                "text" => Ok(Said::Text(wire::text(part, "text")?.to_owned())),
+                "image_url" => Ok(Said::Other),
+                kind => Err(format!("content: Invalid value: {kind:?}")),
+            };
+            parts.iter().map(part).collect::<Result<_, _>>()?
+        }
+        content => return Err(format!("content: Invalid type: {content}")),
+    };
+    for call in wire::optional_list(message, "tool_calls")? {
+        if call["type"] != "function" || role != "assistant" {
+            return Err(format!("tool_calls: Invalid value: {call}"));
+        }
+        wire::tool_name(wire::text(&call["function"], "name")?)?;
+        wire::object_text(wire::text(&call["function"], "arguments")?)?;
+        said.push(Said::Call(wire::text(call, "id")?.to_owned()));
+    }
+    Ok(said)
+}

@@ -1,0 +1,146 @@
+//! Ollama: `POST /api/chat`, answered in lines of JSON (<https://docs.ollama.com/api>).
+
+use serde_json::{Value, json};
+
+use super::chat;
+use super::conversation::{self, Matching, Said};
+use super::memory::Memory;
+use super::plan::Fault;
+use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
+
+/// Ollama's wire.
+#[derive(Debug)]
+pub(super) struct Ollama;
+
+/// Returns the installed models (`/api/tags`).
+pub(super) fn models() -> Value {
+    json!({ "models": [{ "name": "qwen3:4b", "model": "qwen3:4b", "size": 2_600_000_000_u64,
+        "details": { "family": "qwen3", "parameter_size": "4B" } }] })
+}
+
+/// Returns what a model can do (`/api/show`).
+pub(super) fn shown() -> Value {
+    json!({ "capabilities": ["completion", "tools", "thinking"], "details": { "family": "qwen3" },
+        "model_info": {} })
+}
+
+impl Wire for Ollama {
+    fn provider(&self) -> &'static str {
+        "ollama"
+    }
+
+    fn wants_key(&self) -> bool {
+        false
+    }
+
+    fn read(&self, incoming: &Incoming<'_>) -> Result<Heard, String> {
+        let body = incoming.body;
+        let model = wire::text(body, "model")?.to_owned();
+        wire::streams(body)?;
+        let tools = wire::optional_list(body, "tools")?;
+        for tool in tools {
+            wire::tool(wire::text(&tool["function"], "name")?, &tool["function"]["parameters"])?;
+        }
+        wire::distinct(tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect())?;
+        let messages = wire::list(body, "messages")?;
+        for message in messages.iter().filter(|message| message["role"] == "assistant") {
+            check_thinking(incoming.memory, message)?;
+        }
+        let turns = chat::conversation(messages, said)?;
+        conversation::check(&turns, Matching::ByOrder)?;
+        Ok(Heard { model, turns, thinks: body["think"] != false })
+    }
+
+    fn write(&self, answer: &Answer<'_>) -> Written {
+        let line = |message: Value| {
+            let line = json!({ "model": answer.model, "created_at": "2026-11-01T00:00:00Z",
+                "message": message, "done": false });
+            format!("{line}\n")
+        };
+        let mut events = Vec::new();
+        let thought = format!(" plan\nning {} ", answer.serial);
+        if answer.thinks {
+            for piece in wire::halves(&thought) {
+                events.push(line(json!({ "role": "assistant", "content": "", "thinking": piece })));
+            }
+        }
+        let text = |piece| line(json!({ "role": "assistant", "content": piece }));
+        events.extend(answer.plan.text.iter().map(text));
+        let before_calls = events.len();
+        let mut calls = Vec::new();
+        for (at, (name, args)) in answer.plan.calls.iter().enumerate() {
+            // An object, but some servers of this format send its text.
+            let is_broken = at == 0 && answer.plan.fault == Some(Fault::BadArgs);
+            let arguments = if is_broken { json!(wire::arguments(args, true)) } else { args.clone() };
+            let call = json!({ "function": { "name": name, "arguments": arguments } });
+            events.push(line(json!({ "role": "assistant", "content": "", "tool_calls": [call] })));
+            calls.push(call);
+        }
+        let end = json!({ "model": answer.model, "created_at": "2026-11-01T00:00:01Z",
+            "message": { "role": "assistant", "content": "" }, "done": true, "done_reason": "stop",
+            "prompt_eval_count": 7, "eval_count": 3 });
+        events.push(format!("{end}\n"));
+        let whole = json!({ "content": answer.plan.text.concat(), "thinking": thought, "tool_calls": calls });
+        let is_kept = answer.thinks && !calls.is_empty();
+        Written { events, before_calls, signed: if is_kept { vec![whole] } else { Vec::new() } }
+    }
+
+    fn overload(&self) -> String {
+        format!("{}\n", json!({ "error": "server overloaded, please retry shortly" }))
+    }
+
+    fn refusal(&self, trouble: Trouble<'_>) -> (u16, Value) {
+        match trouble {
+            Trouble::BadKey(_) => (401, json!({ "error": "unauthorized" })),
+            Trouble::NoCredit => (402, json!({ "error": "you have used up this month's credit" })),
+            Trouble::Malformed(why) => (400, json!({ "error": why })),
+            Trouble::RateLimited(_) => (429, json!({ "error": "too many requests" })),
+            Trouble::Broken => (500, json!({ "error": "model runner has unexpectedly stopped" })),
+        }
+    }
+
+    fn content_type(&self) -> &'static str {
+        "application/x-ndjson"
+    }
+}
+
+/// Returns what a message says; calls and results are named by their tool.
+fn said(role: &str, message: &Value) -> Result<Vec<Said>, String> {
+    let content = wire::text(message, "content")?;
+    if role == "tool" {
+        return Ok(vec![Said::Result(wire::text(message, "tool_name")?.to_owned())]);
+    }
+    let calls = wire::optional_list(message, "tool_calls")?;
+    let mut said = Vec::new();
+    // The field is not optional, so that calls alone come with an empty one.
+    if !content.is_empty() || calls.is_empty() {
+        said.push(Said::Text(content.to_owned()));
+    }
+    for call in calls {
+        if role != "assistant" || !call["function"]["arguments"].is_object() {
+            return Err(format!("tool_calls: arguments must be an object: {call}"));
+        }
+        said.push(Said::Call(wire::text(&call["function"], "name")?.to_owned()));
+    }
+    Ok(said)
+}
+
+/// Checks that reasoning before calls goes back as it came. Calls have no ids, so a message is known by
+/// its text and the tools that it calls.
+fn check_thinking(memory: &Memory, message: &Value) -> Result<(), String> {
+    let names = |message: &Value| -> Vec<Value> {
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        calls.map(|call| call["function"]["name"].clone()).collect()
+    };
+    let is_it = |kept: &Value| kept["content"] == message["content"] && names(kept) == names(message);
+    let is_whole = |kept: &Value| is_it(kept) && kept["thinking"] == message["thinking"];
+    let is_known = memory.has(is_whole);
+    if memory.has(is_it) && !is_known {
+        return Err(format!("the reasoning of a message was lost or changed: {message}"));
+    }
+    // Of a message without calls it may stay or go.
+    if message.get("thinking").is_some() && !is_known && !names(message).is_empty() {
+        return Err(format!("this reasoning was never written: {message}"));
+    }
+    Ok(())
+}
