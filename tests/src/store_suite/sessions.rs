@@ -70,7 +70,7 @@ pub async fn a_read_makes_no_session(store: &impl AnyStore) {
 
 /// A path is bytes.
 pub async fn a_workspace_need_not_be_unicode(store: &impl AnyStore) {
-    let workspace = PathBuf::from(OsStr::from_bytes(b"/work/\xff\xfe"));
+    let workspace = PathBuf::from(OsStr::from_bytes(b"/srv/\xff\xfe"));
     let new = NewSession { workspace: workspace.clone(), ..new_session(LOCAL_PRINCIPAL, "s") };
     store.create_session(new).await.unwrap();
     assert_eq!(find(store, "s").await.unwrap().workspace, workspace);
