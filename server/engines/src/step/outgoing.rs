@@ -79,19 +79,58 @@ pub(crate) fn fitting(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(if fitted.is_empty() { "_".to_owned() } else { fitted })
 }
 
-/// Returns a schema whose root is an object with `properties`, without which some servers refuse it.
+/// Words that providers refuse at the root of a tool's schema, and whether a value must fit every part of them.
+const JOINED: [(&str, bool); 3] = [("anyOf", false), ("oneOf", false), ("allOf", true)];
+
+/// Returns a schema whose root is an object with `properties` and no choice of schemas, without which some
+/// providers refuse the whole request. What the parts of a choice say is joined: the arguments are checked against
+/// the tool's own schema anyway, so this may say less than that, never more.
 pub(crate) fn parameters(schema: &Value) -> Cow<'_, Value> {
     if schema.get("type").is_some_and(|kind| kind == "object")
         && schema.get("properties").is_some_and(Value::is_object)
+        && JOINED.iter().all(|(word, _)| schema.get(word).is_none())
     {
         return Cow::Borrowed(schema);
     }
     let mut root = schema.as_object().cloned().unwrap_or_default();
     root.insert("type".to_owned(), Value::from("object"));
-    if !root.get("properties").is_some_and(Value::is_object) {
-        root.insert("properties".to_owned(), Value::Object(Map::new()));
+    let mut properties = match root.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    };
+    let mut required = names(root.remove("required").as_ref());
+    for (word, every) in JOINED {
+        let Some(Value::Array(parts)) = root.remove(word) else { continue };
+        let parts: Vec<&Value> = parts.iter().map(|part| resolved(schema, part)).collect();
+        for part in &parts {
+            for (name, member) in part.get("properties").and_then(Value::as_object).into_iter().flatten() {
+                properties.entry(name.clone()).or_insert_with(|| member.clone());
+            }
+        }
+        let demands: Vec<Vec<String>> = parts.iter().map(|part| names(part.get("required"))).collect();
+        for name in demands.iter().flatten() {
+            let demanded = every || demands.iter().all(|all| all.contains(name));
+            if demanded && !required.contains(name) {
+                required.push(name.clone());
+            }
+        }
+    }
+    root.insert("properties".to_owned(), Value::Object(properties));
+    if !required.is_empty() {
+        root.insert("required".to_owned(), Value::from(required));
     }
     Cow::Owned(Value::Object(root))
+}
+
+fn names(required: Option<&Value>) -> Vec<String> {
+    let names = required.and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+/// Follows one reference inside the schema; one that leads nowhere stays as it is.
+fn resolved<'a>(schema: &'a Value, part: &'a Value) -> &'a Value {
+    let pointer = part.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+    pointer.and_then(|pointer| schema.pointer(pointer)).unwrap_or(part)
 }
 
 #[cfg(test)]
@@ -156,5 +195,26 @@ mod tests {
         ] {
             assert_eq!(*parameters(&schema), sent);
         }
+    }
+
+    #[test]
+    fn a_choice_at_the_root_of_a_schema_is_joined() {
+        let schema = json!({
+            "$defs": { "Far": { "properties": { "c": { "type": "string" } }, "required": ["a", "c"] } },
+            "properties": { "a": { "type": "integer" } },
+            "oneOf": [{ "properties": { "b": { "type": "boolean" } }, "required": ["a", "b"] }, { "$ref": "#/$defs/Far" }],
+        });
+        let joined = parameters(&schema).into_owned();
+        assert_eq!(joined["type"], "object");
+        assert_eq!(
+            joined["properties"],
+            json!({ "a": { "type": "integer" }, "b": { "type": "boolean" }, "c": { "type": "string" } })
+        );
+        assert_eq!(joined["required"], json!(["a"]));
+        assert!(JOINED.iter().all(|(word, _)| joined.get(word).is_none()));
+        let every = json!({ "type": "object", "allOf": [{ "required": ["a"] }, { "required": ["b"] }] });
+        assert_eq!(parameters(&every)["required"], json!(["a", "b"]));
+        let plain = json!({ "type": "object", "properties": {}, "required": ["x"] });
+        assert_eq!(*parameters(&plain), plain);
     }
 }
