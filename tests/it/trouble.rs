@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tns_protocol::approval::AutonomyLevel;
+use tns_protocol::approval::{AuditDecision, AutonomyLevel};
 use tns_server_core::event::DurableEvent;
 use tns_server_core::scripted::{Beat, Gate, Script, call};
 use tns_server_core::store::{EventQuery, LOCAL_PRINCIPAL, Store, StoreError, StoredEvent};
@@ -116,6 +116,66 @@ async fn a_turn_whose_end_was_not_stored_is_ended_when_somebody_comes_back() {
     socket.expect("kb_list_result").await;
     let log = ended_log(&setup).await;
     assert_eq!(log.iter().filter(|row| row.event.ends_turn()).count(), 1);
+}
+
+/// Returns the calls whose approval was asked for and never settled.
+fn unsettled(log: &[StoredEvent]) -> usize {
+    let count = |wanted: fn(&DurableEvent) -> bool| log.iter().filter(|row| wanted(&row.event)).count();
+    count(|event| matches!(event, DurableEvent::ApprovalRequested(_)))
+        - count(|event| matches!(event, DurableEvent::ApprovalResolved(_)))
+}
+
+#[tokio::test]
+async fn an_approval_that_waits_when_the_server_dies_is_settled_in_the_log() {
+    let setup = setup(Script::new().call("shell", json!({ "command": "touch made" })));
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "go").await;
+    socket.expect("tool_approve_request").await;
+    // Dropped, the server is gone as in a crash.
+    drop(server);
+    let server = TestServer::start(&setup).await;
+    let log = ended_log(&setup).await;
+    assert_eq!(unsettled(&log), 0, "{log:?}");
+    let audit = server.rest().audit(&session("s")).await.unwrap();
+    assert_eq!(audit.entries.last().unwrap().decision, AuditDecision::Cancelled);
+}
+
+#[tokio::test]
+async fn an_approval_that_waits_when_the_store_fails_is_settled_when_it_works_again() {
+    let setup = setup(Script::new().call("shell", json!({ "command": "touch made" })).text("fine"));
+    let (server, store) = troubled(&setup, Duration::ZERO).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "go").await;
+    let request = socket.expect("tool_approve_request").await;
+    store.fail_with(Some(StoreError::Full));
+    socket.decide("s", request["toolCallId"].as_str().unwrap(), "approve").await;
+    assert_eq!(socket.expect("error").await["code"], "STORAGE_FULL");
+    // The answer was refused, so the call goes on waiting; the cancel ends it, though nothing can be stored.
+    socket.send("s", "cancel", json!({})).await;
+    socket.expect("error").await;
+    store.fail_with(None);
+    socket.chat("s", "again").await;
+    socket.expect("done").await;
+    let log = ended_log(&setup).await;
+    assert_eq!(unsettled(&log), 0, "{log:?}");
+    assert!(!server.workspace().join("made").exists());
+}
+
+#[tokio::test]
+async fn a_message_that_was_refused_may_be_sent_again() {
+    let setup = setup(Script::new().text("unseen").text("answered"));
+    let (server, store) = troubled(&setup, Duration::ZERO).await;
+    let mut socket = server.socket().await;
+    socket.send("s", "kb_list", json!({})).await;
+    socket.expect("kb_list_result").await;
+    let chat = json!({ "message": "hi", "clientMessageId": "m-1" });
+    store.fail_with(Some(StoreError::Busy));
+    socket.send("s", "chat", chat.clone()).await;
+    assert_eq!(socket.expect("error").await["code"], "STORAGE_BUSY");
+    store.fail_with(None);
+    socket.send("s", "chat", chat).await;
+    assert!(!text(&socket.until("done").await).is_empty());
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
-//! After a crash: every turn that ran without an end gets one, and every open call a result.
+//! Closes turns that lost their end, to a crash or to a store that failed: every waiting approval is settled,
+//! every open call gets a result, and the turn its one end.
 //!
-//! Run once when a server starts, before it accepts anybody. Messages that waited go on waiting.
+//! After a crash it is run once when a server starts, before it accepts anybody. Messages that waited go on waiting.
 
 use tns_protocol::approval::AuditDecision;
 use tns_protocol::{ErrorCode, ToolCallId};
@@ -8,11 +9,17 @@ use tns_protocol::{ErrorCode, ToolCallId};
 use crate::approval::{ApprovalRequest, AuditRecord};
 use crate::event::{ApprovalResolved, AssistantMessage, DurableEvent, EventKind, ToolFinished, TurnFailed};
 use crate::history;
-use crate::store::{Append, NewEvent, OpenTurn, SessionState, Store, StoreError, StoredEvent};
+use crate::store::{Append, NewEvent, OpenTurn, SessionKey, SessionState, Store, StoreError, StoredEvent};
 
 /// What the client reads of a turn that the crash cut.
 const RESTARTED: &str = "the server was restarted while it worked on this reply; send the message again";
-const KINDS: &[EventKind] = &[EventKind::AssistantMessage, EventKind::ToolStarted, EventKind::ToolFinished];
+const KINDS: &[EventKind] = &[
+    EventKind::AssistantMessage,
+    EventKind::ApprovalRequested,
+    EventKind::ApprovalResolved,
+    EventKind::ToolStarted,
+    EventKind::ToolFinished,
+];
 
 /// Ends the turns that a crash left open. Returns how many.
 ///
@@ -22,13 +29,13 @@ pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
     let mut ended = 0;
     for session in store.sessions_with_open_turns().await? {
         for turn in session.state.open_turns.iter().filter(|turn| !turn.waiting) {
-            let mut rows = history::load(store, session.key, KINDS, None).await?;
-            rows.retain(|row| row.turn.as_ref() == Some(&turn.id));
             let state = SessionState {
                 open_turns: session.state.open_turns.iter().filter(|other| other.waiting).cloned().collect(),
                 ..session.state.clone()
             };
-            let events = closing(&rows, turn)
+            let failed = TurnFailed { code: ErrorCode::ServerRestarted, message: RESTARTED.to_owned() };
+            let events = closing(store, session.key, turn, failed)
+                .await?
                 .into_iter()
                 .map(|event| NewEvent { turn: Some(turn.id.clone()), event })
                 .collect();
@@ -43,7 +50,18 @@ pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
 
 /// Returns the events that close a turn: how each waiting approval was settled, a result for each open call,
 /// then the turn's end.
-fn closing(rows: &[StoredEvent], turn: &OpenTurn) -> Vec<DurableEvent> {
+pub(crate) async fn closing(
+    store: &dyn Store,
+    session: SessionKey,
+    turn: &OpenTurn,
+    failed: TurnFailed,
+) -> Result<Vec<DurableEvent>, StoreError> {
+    let mut rows = history::load(store, session, KINDS, None).await?;
+    rows.retain(|row| row.turn.as_ref() == Some(&turn.id));
+    Ok(closing_rows(&rows, turn, failed))
+}
+
+fn closing_rows(rows: &[StoredEvent], turn: &OpenTurn, failed: TurnFailed) -> Vec<DurableEvent> {
     let answered: Vec<ToolCallId> = rows
         .iter()
         .filter_map(|row| match &row.event {
@@ -71,8 +89,7 @@ fn closing(rows: &[StoredEvent], turn: &OpenTurn) -> Vec<DurableEvent> {
             truncated: false,
         })
     });
-    let failed = TurnFailed { code: ErrorCode::ServerRestarted, message: RESTARTED.to_owned() };
-    let settled = waiting(rows).into_iter().flat_map(settled_by_restart);
+    let settled = waiting(rows).into_iter().flat_map(settled_by_server);
     settled.chain(results).chain([DurableEvent::TurnFailed(failed)]).collect()
 }
 
@@ -91,7 +108,7 @@ fn waiting(rows: &[StoredEvent]) -> Vec<&ApprovalRequest> {
     waiting
 }
 
-fn settled_by_restart(request: &ApprovalRequest) -> [DurableEvent; 2] {
+fn settled_by_server(request: &ApprovalRequest) -> [DurableEvent; 2] {
     let (decision, by) = (AuditDecision::Cancelled, "server");
     [
         DurableEvent::ApprovalResolved(ApprovalResolved {

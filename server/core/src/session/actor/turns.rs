@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tns_protocol::approval::{AuditDecision, RiskClass};
 use tns_protocol::chat::Usage;
-use tns_protocol::{AgentId, ErrorCode, MessageId};
+use tns_protocol::{AgentId, ClientMessageId, ErrorCode, MessageId};
 use tokio_util::sync::CancellationToken;
 
 use super::commands::audit;
@@ -17,6 +17,7 @@ use crate::event::{
     Answer, DurableEvent, EventKind, LiveEvent, TurnDone, TurnFailed, TurnInterrupted, UserMessage,
 };
 use crate::history;
+use crate::recovery;
 use crate::session::port::{Outgoing, TurnPort, TurnReport};
 use crate::session::{ChatCommand, MAX_QUEUED, ReplyTo};
 use crate::store::{Condition, OpenTurn, SessionState, StoreError};
@@ -53,13 +54,9 @@ impl Drop for Counted {
 
 impl Actor {
     pub(super) async fn on_chat(&mut self, chat: ChatCommand, to: ReplyTo) {
-        if let Some(id) = &chat.client_message_id {
-            if self.recent.contains(id) {
-                // The same message again: it waits, or was answered, already.
-                return self.reply(to, Answer::Done);
-            }
-            self.recent.truncate(RECENT_MESSAGES - 1);
-            self.recent.push_front(id.clone());
+        if chat.client_message_id.as_ref().is_some_and(|id| self.recent.contains(id)) {
+            // The same message again: it waits, or was answered, already.
+            return self.reply(to, Answer::Done);
         }
         let agent = match &chat.agent {
             Some(id) => self.state.agents.iter().find(|agent| agent.id == *id),
@@ -82,7 +79,7 @@ impl Actor {
             context: chat.context,
             queued: busy,
         };
-        let condition = chat.client_message_id.map(Condition::NewMessage);
+        let condition = chat.client_message_id.clone().map(Condition::NewMessage);
         self.close_unclosed().await;
         let mut next = self.state.clone();
         let open = OpenTurn { id: message.id.clone(), agent: agent.id.clone(), waiting: busy };
@@ -93,6 +90,7 @@ impl Actor {
             match self.commit(Some(&turn), events, Some(next), condition).await {
                 // The same message again: it waits, or was answered, already.
                 Ok(_) => {
+                    self.remember(chat.client_message_id);
                     self.reply(to, Answer::Done);
                     self.start_next_turn().await;
                 }
@@ -104,9 +102,11 @@ impl Actor {
             self.start(agent.clone(), message);
             events.push(thinking(&agent, true));
             match self.commit(Some(&turn), events, Some(next), condition).await {
-                Ok(Some(_)) => self.reply(to, Answer::Done),
-                Ok(None) => {
-                    self.drop_running();
+                Ok(stored) => {
+                    if stored.is_none() {
+                        self.drop_running();
+                    }
+                    self.remember(chat.client_message_id);
                     self.reply(to, Answer::Done);
                 }
                 Err(error) => {
@@ -114,6 +114,14 @@ impl Actor {
                     self.refuse_for_store(to, "chat", &error);
                 }
             }
+        }
+    }
+
+    /// Remembers the sender's own id of a message that is stored. One that was refused may be sent again.
+    fn remember(&mut self, id: Option<ClientMessageId>) {
+        if let Some(id) = id {
+            self.recent.truncate(RECENT_MESSAGES - 1);
+            self.recent.push_front(id);
         }
     }
 
@@ -341,15 +349,24 @@ impl Actor {
     /// Stores the ends of turns that could not be stored before.
     async fn close_unclosed(&mut self) {
         for (turn, code) in std::mem::take(&mut self.unclosed) {
-            let mut next = self.state.clone();
-            next.open_turns.retain(|open| open.id != turn);
-            let message = "the reply could not be stored".to_owned();
-            let failed = TurnFailed { code, message };
-            let events = vec![Outgoing::durable(DurableEvent::TurnFailed(failed))];
-            if self.commit(Some(&turn), events, Some(next), None).await.is_err() {
+            let Some(open) = self.state.open_turns.iter().find(|open| open.id == turn).cloned() else {
+                continue;
+            };
+            if let Err(error) = self.close(&open, code).await {
+                tracing::warn!(session = %self.identity.id, %turn, %error, "a turn still has no end");
                 self.unclosed.push((turn, code));
             }
         }
+    }
+
+    async fn close(&mut self, turn: &OpenTurn, code: ErrorCode) -> Result<(), StoreError> {
+        let failed = TurnFailed { code, message: "the reply could not be stored".to_owned() };
+        let store = self.deps.store.clone();
+        let events = recovery::closing(store.as_ref(), self.identity.key, turn, failed).await?;
+        let mut next = self.state.clone();
+        next.open_turns.retain(|open| open.id != turn.id);
+        let events = events.into_iter().map(Outgoing::durable).collect();
+        self.commit(Some(&turn.id), events, Some(next), None).await.map(drop)
     }
 }
 
