@@ -43,6 +43,33 @@ pub struct AgentAdd {
     pub roles: Option<Vec<AgentRole>>,
 }
 
+/// `agent_update` (extension `events.1`): changes an agent from its next turn on; its id stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentUpdate {
+    /// Which agent.
+    pub agent_id: AgentId,
+    /// Whose models; absent: as before, unless `model` is given alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Which model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its name: 1 to 64 characters, no control characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is to reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+}
+
+/// `set_strategy` (extension `events.1`): how the agents of the session share the work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetStrategy {
+    /// A [`Strategy`] by its wire name; others are refused.
+    pub strategy: String,
+}
+
 /// `agent_remove`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -91,6 +91,12 @@ pub struct Token {
     pub agent_id: AgentId,
     /// The piece.
     pub content: String,
+    /// The reply that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<MessageId>,
+    /// Where the piece begins in the reply's text, in characters (Unicode scalar values).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
 }
 
 /// What a turn used.
@@ -175,6 +181,9 @@ pub struct AssistantMessage {
     /// It was cut by a cancel or a failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
+    /// The reply that it is a step of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<MessageId>,
 }
 
 /// `interrupted` (extension `events.1`): the stored end of a cancelled turn.
@@ -187,6 +196,9 @@ pub struct Interrupted {
     pub reason: String,
     /// What the turn used.
     pub usage: Usage,
+    /// The reply that was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<MessageId>,
 }
 
 /// `queue_update` (extension `events.1`): a waiting message was edited, removed or begun.

@@ -432,7 +432,13 @@ mod tests {
             seq: None,
             turn_id: None,
             re: None,
-            message: Token { agent_id: AgentId::parse("a-1").unwrap(), content: "x".into() }.into(),
+            message: Token {
+                agent_id: AgentId::parse("a-1").unwrap(),
+                content: "x".into(),
+                response_id: None,
+                index: None,
+            }
+            .into(),
         };
         let text = encode_server(&frame);
         assert_eq!(

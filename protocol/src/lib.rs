@@ -20,9 +20,12 @@ mod envelope;
 pub mod error;
 mod ids;
 pub mod knowledge;
+pub mod live;
+pub mod log;
 mod message;
 pub mod rest;
 mod schema;
+pub mod session;
 mod time;
 pub mod tool;
 

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::agent::{AgentAdd, AgentRemove, AgentState, TeamUpdate};
+use crate::agent::{AgentAdd, AgentRemove, AgentState, AgentUpdate, SetStrategy, TeamUpdate};
 use crate::approval::{
     AuditEntry, AutonomyChanged, SetAutonomy, ToolApprovalResolved, ToolApprove, ToolApproveRequest,
 };
@@ -17,6 +17,16 @@ use crate::error::ErrorEvent;
 use crate::knowledge::{
     IndexDone, IndexProgress, IndexStart, KbAdd, KbAdded, KbList, KbListResult, KbRemove, KbRemoved,
     KbSearch, KbSearchResult,
+};
+use crate::live::{
+    ImageDelta, Notice, ReasoningDelta, ReasoningStart, ResponseEnd, ResponseStart, ToolOutput, ToolPending,
+};
+use crate::log::{
+    Compaction, Hello, HistoryGet, HistorySync, Lagged, Resume, Resumed, ResyncRequired, Welcome,
+};
+use crate::session::{
+    Feedback, FeedbackStored, QueueEdit, QueueList, QueueListResult, QueueRemove, SessionClosing,
+    SessionDelete, SessionFork, SessionForked, SessionList, SessionListResult, SessionRename, SessionUpdated,
 };
 use crate::tool::{McpCall, McpResult, McpTools, ToolResult, ToolStart};
 
@@ -97,7 +107,7 @@ impl ReadPayload for serde_json::Map<String, serde_json::Value> {
 }
 
 messages! {
-    /// What a client asks.
+    /// What a client asks. The types of extension `events.1` are at the end; any connection may send them.
     ClientMessage {
         Chat = "chat",
         AgentAdd = "agent_add",
@@ -111,6 +121,19 @@ messages! {
         KbSearch = "kb_search",
         KbList = "kb_list",
         KbRemove = "kb_remove",
+        Hello = "hello",
+        Resume = "resume",
+        HistoryGet = "history_get",
+        AgentUpdate = "agent_update",
+        SetStrategy = "set_strategy",
+        SessionList = "session_list",
+        SessionRename = "session_rename",
+        SessionDelete = "session_delete",
+        SessionFork = "session_fork",
+        QueueList = "queue_list",
+        QueueRemove = "queue_remove",
+        QueueEdit = "queue_edit",
+        Feedback = "feedback",
     }
 }
 
@@ -141,6 +164,36 @@ messages! {
         ToolApprovalResolved = "tool_approval_resolved",
         Interrupted = "interrupted",
         QueueUpdate = "queue_update",
+        Welcome = "welcome",
+        HistorySync = "history_sync",
+        Resumed = "resumed",
+        ResyncRequired = "resync_required",
+        Lagged = "lagged",
+        ResponseStart = "response_start",
+        ResponseEnd = "response_end",
+        ReasoningStart = "reasoning_start",
+        ReasoningDelta = "reasoning_delta",
+        ImageDelta = "image_delta",
+        ToolPending = "tool_pending",
+        ToolOutput = "tool_output",
+        Notice = "notice",
+        Compaction = "compaction",
+        SessionUpdated = "session_updated",
+        SessionClosing = "session_closing",
+        SessionListResult = "session_list_result",
+        SessionForked = "session_forked",
+        QueueListResult = "queue_list_result",
+        FeedbackStored = "feedback_stored",
+    }
+}
+
+impl ClientMessage {
+    /// How many of [`Self::TYPES`] belong to protocol v1; the rest are of extension `events.1`.
+    pub const V1_TYPES: usize = 12;
+
+    /// Whether the event belongs to extension `events.1`.
+    pub fn is_extension(&self) -> bool {
+        Self::TYPES[Self::V1_TYPES..].contains(&self.type_name())
     }
 }
 

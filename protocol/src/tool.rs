@@ -43,6 +43,9 @@ pub struct ToolResult {
     /// The output was longer than the limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The call did not run, and this is what the model was told. Only connections with `events.1` are sent it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 /// A tool that the connection runs itself.

@@ -261,7 +261,10 @@ async fn a_rejected_call_neither_starts_nor_ends_on_the_wire_and_its_reason_reac
         (call_id(&request), "The call was rejected: use b.txt", true)
     );
     let events = server.rest().events(&session("s"), 0).await.unwrap().events;
-    assert!(of_type(&events, "tool_start").is_empty() && of_type(&events, "tool_result").is_empty());
+    // A reader of the log is shown what the model was told, marked as such.
+    let shown = of_type(&events, "tool_result");
+    assert_eq!((of_type(&events, "tool_start").len(), shown.len()), (0, 1));
+    assert_eq!((&shown[0]["refused"], &shown[0]["isError"]), (&json!(true), &json!(true)));
 }
 
 #[tokio::test]

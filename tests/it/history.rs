@@ -113,6 +113,7 @@ async fn crashed(setup: &Setup) -> (SessionRecord, Vec<ToolCall>) {
         native: None,
         notes: Vec::new(),
         status: MessageStatus::Complete,
+        response: None,
     };
     let started = ToolStarted {
         call: calls[0].id.clone(),
@@ -143,11 +144,11 @@ async fn a_turn_that_a_crash_cut_is_ended_and_its_open_calls_are_closed() {
     let server = TestServer::start(&setup).await;
     let rest = server.rest();
     let events = rest.events(&session("s"), 4).await.unwrap().events;
-    // A call that never ran has no result on the wire.
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
-    assert_eq!(types, ["tool_result", "error"]);
+    assert_eq!(types, ["tool_result", "tool_result", "error"]);
+    assert_eq!((events[0].get("refused"), &events[1]["refused"]), (None, &json!(true)));
     assert_eq!((&events[0]["toolCallId"], &events[0]["isError"]), (&json!(calls[0].id), &json!(true)));
-    assert_eq!((&events[1]["code"], &events[1]["turnId"]), (&json!("SERVER_RESTARTED"), &json!("first")));
+    assert_eq!((&events[2]["code"], &events[2]["turnId"]), (&json!("SERVER_RESTARTED"), &json!("first")));
     // Nothing runs before somebody is there, and reading is nobody.
     assert_eq!(setup.script.requests().len(), 0);
     assert!(!rest.session(&session("s")).await.unwrap().running);

@@ -17,6 +17,7 @@ mod limits;
 mod provider;
 mod providers;
 mod rest;
+mod resume;
 mod storage;
 mod team;
 mod tidy;

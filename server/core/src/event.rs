@@ -1,5 +1,8 @@
 //! Facts that a session announces. The log stores the durable ones; a face translates them for its wire.
 
+mod answer;
+mod live;
+
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -15,8 +18,10 @@ use tns_protocol::{
 use crate::agent::Agent;
 use crate::approval::{ApprovalRequest, AuditRecord, Grant};
 use crate::message::{Native, Note, Part};
-use crate::store::{DocumentInfo, Hit};
 use crate::tool::Args;
+
+pub use answer::{ActiveReply, Answer, Log, Refusal, ResumePoint};
+pub use live::LiveEvent;
 
 /// A durable event: stored with its `seq` before any connection is sent it.
 ///
@@ -48,6 +53,16 @@ pub enum DurableEvent {
     KbRemoved(DocumentId),
     /// A waiting message's turn began.
     QueueStarted(MessageId),
+    /// A waiting message has other words.
+    QueueEdited(QueueEdited),
+    /// A waiting message was taken out; its turn ends with the next event.
+    QueueRemoved(MessageId),
+    /// A summary stands for the older part of an agent's history from now on.
+    Compacted(Compacted),
+    /// The session's title changed; `None`: it has none.
+    Renamed(Option<String>),
+    /// The session ends, and why; always the last event of a log.
+    Closing(String),
     /// A turn ended well.
     Done(TurnDone),
     /// A turn was cancelled.
@@ -75,6 +90,11 @@ impl DurableEvent {
             Self::KbAdded(_) => EventKind::KbAdded,
             Self::KbRemoved(_) => EventKind::KbRemoved,
             Self::QueueStarted(_) => EventKind::QueueStarted,
+            Self::QueueEdited(_) => EventKind::QueueEdited,
+            Self::QueueRemoved(_) => EventKind::QueueRemoved,
+            Self::Compacted(_) => EventKind::Compacted,
+            Self::Renamed(_) => EventKind::Renamed,
+            Self::Closing(_) => EventKind::Closing,
             Self::Done(_) => EventKind::Done,
             Self::Interrupted(_) => EventKind::Interrupted,
             Self::TurnFailed(_) => EventKind::TurnFailed,
@@ -103,6 +123,11 @@ pub enum EventKind {
     KbAdded,
     KbRemoved,
     QueueStarted,
+    QueueEdited,
+    QueueRemoved,
+    Compacted,
+    Renamed,
+    Closing,
     Done,
     Interrupted,
     TurnFailed,
@@ -124,6 +149,11 @@ impl EventKind {
             Self::KbAdded => "kb_added",
             Self::KbRemoved => "kb_removed",
             Self::QueueStarted => "queue_started",
+            Self::QueueEdited => "queue_edited",
+            Self::QueueRemoved => "queue_removed",
+            Self::Compacted => "compacted",
+            Self::Renamed => "renamed",
+            Self::Closing => "closing",
             Self::Done => "done",
             Self::Interrupted => "interrupted",
             Self::TurnFailed => "turn_failed",
@@ -196,6 +226,9 @@ pub struct AssistantMessage {
     pub notes: Vec<Note>,
     /// How it ended.
     pub status: MessageStatus,
+    /// The reply that it is a step of; absent in logs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<MessageId>,
 }
 
 /// How a step ended.
@@ -207,6 +240,30 @@ pub enum MessageStatus {
     /// Cut by a cancel or a failure: kept as far as it was shown, without native blocks; the model is
     /// told that it was cut.
     Interrupted,
+}
+
+/// A waiting message has other words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueueEdited {
+    /// The waiting message.
+    pub id: MessageId,
+    /// What is said now.
+    pub parts: Vec<Part>,
+}
+
+/// A summary stands for the older part of an agent's history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compacted {
+    /// Whose history.
+    pub agent: AgentId,
+    /// The model still sees the events from this place on; it begins a turn.
+    pub from_seq: Seq,
+    /// What stands for those before it. Only the model sees it.
+    pub summary: String,
+    /// Estimated tokens before.
+    pub tokens_before: u64,
+    /// Estimated tokens after.
+    pub tokens_after: u64,
 }
 
 /// The whole roster after a change.
@@ -278,6 +335,9 @@ pub struct TurnInterrupted {
     pub usage: Usage,
     /// Why.
     pub reason: String,
+    /// The reply that was cut; absent in logs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<MessageId>,
 }
 
 /// A turn failed.
@@ -287,78 +347,6 @@ pub struct TurnFailed {
     pub code: ErrorCode,
     /// One line for people.
     pub message: String,
-}
-
-/// An event that is shown and not stored.
-#[derive(Debug, Clone, PartialEq)]
-pub enum LiveEvent {
-    /// A piece of a reply.
-    Token {
-        /// Who writes.
-        agent: AgentId,
-        /// The piece.
-        text: String,
-    },
-    /// An agent's status.
-    AgentState {
-        /// The agent.
-        agent: Arc<Agent>,
-        /// Whether it works on a reply.
-        thinking: bool,
-        /// A finer state in words.
-        detail: Option<String>,
-    },
-    /// An error that could not be stored, since the store failed.
-    Failed(TurnFailed),
-}
-
-/// An answer to one request, sent to whoever asked.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// The request can't be done; nothing changed.
-    Refused(Refusal),
-    /// It is done; what happened was announced to all.
-    Done,
-    /// A document is in the knowledge base.
-    KbAdded {
-        /// Its id.
-        document: DocumentId,
-        /// It was there before; nothing changed.
-        duplicate: bool,
-    },
-    /// A document is not in the knowledge base.
-    KbRemoved {
-        /// Its id.
-        document: DocumentId,
-        /// It was there before.
-        found: bool,
-    },
-    /// Hits, best first.
-    KbHits(Vec<Hit>),
-    /// The documents of a collection, oldest first.
-    KbDocuments(Vec<DocumentInfo>),
-    /// A client must run a tool.
-    CallTool {
-        /// The call to answer.
-        call: ToolCallId,
-        /// The client's server that has the tool.
-        server: String,
-        /// The tool's bare name.
-        tool: String,
-        /// The arguments.
-        args: Args,
-    },
-}
-
-/// Why a request can't be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The kind.
-    pub code: ErrorCode,
-    /// One line for people that says what to do.
-    pub message: String,
-    /// The wire name of the request.
-    pub request: &'static str,
 }
 
 /// Any event of a session.
@@ -387,8 +375,8 @@ pub struct Published {
     pub re: Option<RequestId>,
     /// The event.
     pub event: Event,
-    /// A slot in which a face keeps its encoding, so that it is made once and not once a connection.
-    pub encoded: OnceLock<Bytes>,
+    /// Slots in which two faces keep their encodings, so that each is made once and not once a connection.
+    pub encoded: [OnceLock<Bytes>; 2],
 }
 
 /// Where a session's events go. Delivering never waits: a full receiver drops or disconnects by its own rule.

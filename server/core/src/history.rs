@@ -3,6 +3,7 @@
 //! Rows of one turn stay together, in the order of the turns' user messages: a message that came
 //! during a reply stands after it, and earlier history keeps the order in which it was sent.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use tns_protocol::{MessageId, Seq, ToolCallId};
@@ -13,8 +14,13 @@ use crate::message::{ModelMessage, ModelRole, Native, Note, Part, ToolCall, Tool
 use crate::store::{EventQuery, MAX_PAGE_EVENTS, SessionKey, Store, StoreError, StoredEvent};
 
 /// The kinds of events that a conversation is made of.
-pub(crate) const CONVERSATION: &[EventKind] =
-    &[EventKind::UserMessage, EventKind::AssistantMessage, EventKind::ToolFinished];
+pub(crate) const CONVERSATION: &[EventKind] = &[
+    EventKind::UserMessage,
+    EventKind::AssistantMessage,
+    EventKind::ToolFinished,
+    EventKind::QueueEdited,
+    EventKind::QueueRemoved,
+];
 
 /// What the model reads in place of a result that never came.
 const NO_RESULT: &str = "The call was interrupted before it gave a result.";
@@ -32,14 +38,38 @@ pub(crate) async fn load(
     before: Option<Seq>,
 ) -> Result<Vec<StoredEvent>, StoreError> {
     let mut rows = Vec::new();
+    pages(store, session, kinds, before, |row| rows.push(row)).await?;
+    Ok(rows)
+}
+
+/// Gives every row of these kinds of a session to `visit`, a page at a time in memory.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn visit(
+    store: &dyn Store,
+    session: SessionKey,
+    kinds: &'static [EventKind],
+    visit: impl FnMut(StoredEvent) + Send,
+) -> Result<(), StoreError> {
+    pages(store, session, kinds, None, visit).await
+}
+
+async fn pages(
+    store: &dyn Store,
+    session: SessionKey,
+    kinds: &'static [EventKind],
+    before: Option<Seq>,
+    mut visit: impl FnMut(StoredEvent) + Send,
+) -> Result<(), StoreError> {
     let mut after = 0;
     loop {
         let query = EventQuery { after, before, limit: MAX_PAGE_EVENTS, kinds: Some(kinds) };
         let page = store.events(session, query).await?;
         after = page.events.last().map_or(after, |event| event.place.seq);
-        rows.extend(page.events);
+        page.events.into_iter().for_each(&mut visit);
         if !page.more {
-            return Ok(rows);
+            return Ok(());
         }
     }
 }
@@ -53,13 +83,19 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// Builds what `reader` sees of the rows. Turns in `left_out` (waiting, or being begun) are not seen.
     pub(crate) fn of(rows: &[StoredEvent], reader: &Agent, team: &[Agent], left_out: &[MessageId]) -> Self {
-        let mut order: Vec<&UserMessage> = Vec::new();
+        let mut order: Vec<Cow<'_, UserMessage>> = Vec::new();
         let mut replies: HashMap<&MessageId, Vec<&DurableEvent>> = HashMap::new();
         for row in rows {
             match (&row.event, &row.turn) {
                 (DurableEvent::UserMessage(message), _) if !left_out.contains(&message.id) => {
-                    order.push(message)
+                    order.push(Cow::Borrowed(message))
                 }
+                (DurableEvent::QueueEdited(edited), _) => {
+                    if let Some(message) = order.iter_mut().find(|message| message.id == edited.id) {
+                        message.to_mut().parts.clone_from(&edited.parts);
+                    }
+                }
+                (DurableEvent::QueueRemoved(id), _) => order.retain(|message| message.id != *id),
                 (DurableEvent::AssistantMessage(_) | DurableEvent::ToolFinished(_), Some(turn)) => {
                     replies.entry(turn).or_default().push(&row.event);
                 }
@@ -79,7 +115,7 @@ impl Conversation {
                 DurableEvent::AssistantMessage(step) if own => Some(step.notes.clone()),
                 _ => None,
             });
-            conversation.user(user_parts(message, notes.unwrap_or_default()));
+            conversation.user(user_parts(&message, notes.unwrap_or_default()));
             if own {
                 conversation.own_reply(&reply);
             } else {

@@ -24,6 +24,8 @@ pub const SCRIPTED: &str = "scripted";
 pub enum Beat {
     /// Write a piece of text.
     Text(String),
+    /// Think a piece of reasoning.
+    Reasoning(String),
     /// Call a tool.
     Call(String, Map<String, Value>),
     /// Call a tool with arguments that are no JSON object, for the reason given.
@@ -179,6 +181,7 @@ fn play(beats: Vec<Beat>, model: String) -> BoxStream<'static, Result<StepEvent,
                     }
                     Ok(StepEvent::Text(text))
                 }
+                Some(Beat::Reasoning(text)) => Ok(StepEvent::Reasoning(text)),
                 Some(Beat::Call(name, args)) => {
                     parts.push(Part::ToolCall(tool_call(&name, args, None)));
                     Ok(StepEvent::ToolStart { name })

@@ -13,14 +13,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tns_protocol::approval::{AutonomyLevel, Decision};
 use tns_protocol::{
-    AgentId, ClientMessageId, DocumentId, ErrorCode, RequestId, SessionId, Timestamp, ToolCallId,
+    AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, RequestId, Seq, SessionId, Timestamp,
+    ToolCallId,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::agent::{Agent, NewAgent};
 use crate::approval::ApprovalRequest;
-use crate::engine::Engines;
-use crate::event::{Answer, MessageContext, Subscriber};
+use crate::engine::{EngineChoice, Engines};
+use crate::event::{Answer, Log, MessageContext, Subscriber};
 use crate::message::Part;
 use crate::store::{Collection, DocumentStore, Knowledge, SessionKey, Store};
 use crate::tool::{ArgumentCheck, Tool, Workspace};
@@ -102,8 +103,9 @@ pub struct DecideCommand {
 /// What a session is asked.
 #[derive(Debug)]
 pub enum SessionCommand {
-    /// Join: from now on the subscriber gets every event, and first what waits for an answer.
-    Join(ConnectionId, SubscriberRef),
+    /// Join: from now on the subscriber gets every event. First it gets what waits for an answer, unless it
+    /// is about to resume, which tells it that.
+    Join(ConnectionId, SubscriberRef, JoinKind),
     /// Leave: its tools leave with it.
     Leave(ConnectionId),
     /// Answer a message.
@@ -114,6 +116,18 @@ pub enum SessionCommand {
     RemoveAgent(AgentId, ReplyTo),
     /// Settle a waiting call.
     Decide(DecideCommand, ReplyTo),
+    /// Say which store the log is in, and where the log ends.
+    Hello(ReplyTo),
+    /// Say where a client that has the log up to a place goes over to live events.
+    Resume(Seq, Option<String>, ReplyTo),
+    /// List what waits for its turn.
+    QueueList(ReplyTo),
+    /// Take a waiting message out.
+    QueueRemove(MessageId, ReplyTo),
+    /// Give a waiting message other words.
+    QueueEdit(MessageId, String, ReplyTo),
+    /// Change an agent, from its next turn on.
+    UpdateAgent(AgentChange, ReplyTo),
     /// Stop the running turn, if it is this agent's.
     Cancel(Option<AgentId>, ReplyTo),
     /// Replace a connection's tools.
@@ -132,6 +146,28 @@ pub enum SessionCommand {
     KbList(ReplyTo),
     /// Say what holds now.
     Inspect(oneshot::Sender<SessionSnapshot>),
+}
+
+/// What a subscriber that joins is sent at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    /// What waits for an answer.
+    Pending,
+    /// Nothing: it resumes.
+    Resumes,
+}
+
+/// A change of an agent; what is `None` stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentChange {
+    /// Which agent.
+    pub id: AgentId,
+    /// Whose model, and which; alone, a model is one of the default provider.
+    pub engine: Option<EngineChoice>,
+    /// Its name.
+    pub name: Option<String>,
+    /// What it is to reach.
+    pub goal: Option<String>,
 }
 
 /// A search in a session's collections.
@@ -185,6 +221,7 @@ pub struct SessionSnapshot {
 pub struct SessionHandle {
     commands: mpsc::Sender<Letter>,
     identity: Arc<SessionIdentity>,
+    log: Log,
 }
 
 /// A command on its way. It carries a handle, so that the session lives until the command is done, though
@@ -255,6 +292,11 @@ impl SessionHandle {
     /// Returns what never changes of the session.
     pub fn identity(&self) -> &SessionIdentity {
         &self.identity
+    }
+
+    /// Returns the session's log, which may be read without asking the session.
+    pub fn log(&self) -> &Log {
+        &self.log
     }
 
     fn letter(&self, command: SessionCommand) -> Letter {

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tns_protocol::agent::AgentUpdate;
 use tns_protocol::approval::{AutonomyLevel, Decision};
 use tns_protocol::chat::{Chat, ContentPart, Origin};
 use tns_protocol::knowledge::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT};
+use tns_protocol::log::EXTENSION;
 use tns_protocol::tool::{ClientToolDef, McpResult};
 use tns_protocol::{
     ClientFrame, ClientMessage, ErrorCode, RequestId, ServerFrame, SessionId, Timestamp, check_label,
@@ -19,14 +21,16 @@ use tns_server_core::event::{MessageContext, MessageOrigin};
 use tns_server_core::message::{Image, Part};
 use tns_server_core::session::registry::{RegistryError, SessionStart};
 use tns_server_core::session::{
-    ChatCommand, ConnectionId, DecideCommand, KbSearchCommand, ReplyTo, SessionCommand, SessionHandle,
-    SessionIdentity, SubscriberRef, client_tools,
+    AgentChange, ChatCommand, ConnectionId, DecideCommand, JoinKind, KbSearchCommand, ReplyTo,
+    SessionCommand, SessionHandle, SessionIdentity, SubscriberRef, client_tools,
 };
 use tns_server_core::store::LOCAL_PRINCIPAL;
 
 use super::Gateway;
 use super::outbox::Outbox;
 use super::translate;
+
+mod log;
 
 /// Most sessions in memory; more → `LIMIT`. One that nobody uses leaves memory by itself.
 const MAX_ACTIVE_SESSIONS: usize = 10_000;
@@ -63,19 +67,49 @@ impl Dispatcher {
         re: Option<RequestId>,
         message: ClientMessage,
     ) -> Result<(), Refused> {
-        let reply = ReplyTo::Connection { id: self.connection, re };
+        if message.is_extension() && !self.outbox.is_extended() && !matches!(message, ClientMessage::Hello(_))
+        {
+            let message = format!("{} belongs to {EXTENSION}: send hello first", message.type_name());
+            return Err(invalid(message));
+        }
+        match message {
+            ClientMessage::Hello(hello) => self.hello(id, re, hello).await,
+            ClientMessage::HistoryGet(get) => self.history(id, re, get).await,
+            ClientMessage::SessionList(list) => self.list(id, re, list).await,
+            ClientMessage::SetStrategy(set) if set.strategy == "SINGLE" => Ok(()),
+            message => self.ask_session(id, re, message).await,
+        }
+    }
+
+    async fn ask_session(
+        &mut self,
+        id: &SessionId,
+        re: Option<RequestId>,
+        message: ClientMessage,
+    ) -> Result<(), Refused> {
         let creates = !matches!(
             message,
             ClientMessage::ToolApprove(_) | ClientMessage::McpResult(_) | ClientMessage::Cancel(_)
         );
+        let resumes = matches!(message, ClientMessage::Resume(_));
+        let kind = if resumes { JoinKind::Resumes } else { JoinKind::Pending };
         let make = command(message, self.connection)?;
-        let handle = self.session(id, creates).await?;
-        let command = make(reply, handle.identity());
+        let handle = self.session(id, creates, kind).await?;
+        let command = make(self.reply_to(re), handle.identity());
         handle.try_send(command).map_err(|error| (error.code(), error.to_string()))
     }
 
+    fn reply_to(&self, re: Option<RequestId>) -> ReplyTo {
+        ReplyTo::Connection { id: self.connection, re }
+    }
+
     /// Returns the session, joined; makes a missing one if the event may.
-    async fn session(&mut self, id: &SessionId, creates: bool) -> Result<SessionHandle, Refused> {
+    async fn session(
+        &mut self,
+        id: &SessionId,
+        creates: bool,
+        kind: JoinKind,
+    ) -> Result<SessionHandle, Refused> {
         if let Some(handle) = self.joined.get(id) {
             return Ok(handle.clone());
         }
@@ -94,7 +128,7 @@ impl Dispatcher {
         let Some(handle) = handle else {
             return Err((ErrorCode::SessionNotFound, format!("no session {id}")));
         };
-        let join = SessionCommand::Join(self.connection, SubscriberRef(self.outbox.clone()));
+        let join = SessionCommand::Join(self.connection, SubscriberRef(self.outbox.clone()), kind);
         handle.send(join).await.map_err(|error| (error.code(), error.to_string()))?;
         self.joined.insert(id.clone(), handle.clone());
         Ok(handle)
@@ -200,6 +234,34 @@ fn command(message: ClientMessage, connection: ConnectionId) -> Result<MakeComma
         }
         ClientMessage::KbList(_) => Box::new(|to, _| SessionCommand::KbList(to)),
         ClientMessage::KbRemove(remove) => Box::new(|to, _| SessionCommand::KbRemove(remove.document_id, to)),
+        ClientMessage::Resume(resume) => {
+            Box::new(move |to, _| SessionCommand::Resume(resume.last_seq, resume.epoch, to))
+        }
+        ClientMessage::AgentUpdate(update) => {
+            let change = agent_change(update)?;
+            Box::new(|to, _| SessionCommand::UpdateAgent(change, to))
+        }
+        ClientMessage::QueueList(_) => Box::new(|to, _| SessionCommand::QueueList(to)),
+        ClientMessage::QueueRemove(remove) => {
+            Box::new(|to, _| SessionCommand::QueueRemove(remove.message_id, to))
+        }
+        ClientMessage::QueueEdit(edit) => {
+            if edit.message.trim().is_empty() {
+                return Err(invalid("message must not be blank; queue_remove takes it out"));
+            }
+            Box::new(|to, _| SessionCommand::QueueEdit(edit.message_id, edit.message, to))
+        }
+        ClientMessage::SetStrategy(_) => return Err(invalid("strategy must be SINGLE")),
+        ClientMessage::SessionRename(_)
+        | ClientMessage::SessionDelete(_)
+        | ClientMessage::SessionFork(_)
+        | ClientMessage::Feedback(_) => {
+            return Err((ErrorCode::NotImplemented, "this server does not offer it yet".into()));
+        }
+        // Asked of the server, not of a session's task.
+        ClientMessage::Hello(_) | ClientMessage::HistoryGet(_) | ClientMessage::SessionList(_) => {
+            return Err((ErrorCode::Internal, "a bug of the server: no command for it".into()));
+        }
         // `decode_client` lets no unknown type through.
         ClientMessage::Unknown(name) => {
             return Err((ErrorCode::UnknownType, format!("type {name:?} is not known")));
@@ -281,6 +343,16 @@ fn new_agent(add: tns_protocol::agent::AgentAdd) -> Result<NewAgent, Refused> {
             .collect(),
         engine: EngineChoice { provider: named(add.provider), model: named(add.model) },
     })
+}
+
+fn agent_change(update: AgentUpdate) -> Result<AgentChange, Refused> {
+    if let Some(name) = &update.name {
+        check_label(name).map_err(|rule| invalid(format!("name {rule}")))?;
+    }
+    let named = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+    let choice = EngineChoice { provider: named(update.provider), model: named(update.model) };
+    let engine = (choice != EngineChoice::default()).then_some(choice);
+    Ok(AgentChange { id: update.agent_id, engine, name: update.name, goal: named(update.goal) })
 }
 
 fn client_tool(tool: ClientToolDef) -> client_tools::ClientToolDef {

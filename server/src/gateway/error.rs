@@ -33,6 +33,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, ErrorCode::SessionNotFound, message)
     }
 
+    /// Returns the error as `/chat` answers it.
+    pub(crate) fn into_refusal(self) -> (ErrorCode, String) {
+        (self.code, self.message)
+    }
+
     #[cfg(test)]
     pub(crate) fn status(&self) -> StatusCode {
         self.status

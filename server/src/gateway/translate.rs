@@ -9,16 +9,29 @@ use tns_protocol::chat::{
 };
 use tns_protocol::error::ErrorEvent;
 use tns_protocol::knowledge::{DocumentInfo, KbAdded, KbListResult, KbRemoved, KbSearchResult, SearchHit};
+use tns_protocol::live::{
+    Notice, NoticeLevel, ReasoningDelta, ReasoningStart, ResponseEnd, ResponseStart, ResponseType,
+    ToolOutput, ToolPending,
+};
+use tns_protocol::log::{
+    ActiveResponse, Compaction, EXTENSION, HistorySync, Lagged, Program, RawFrame, Resumed, ResyncRequired,
+    Welcome,
+};
+use tns_protocol::session::{QueueListResult, QueuedMessage, SessionClosing, SessionUpdated};
 use tns_protocol::tool::{McpCall, ToolResult, ToolStart};
-use tns_protocol::{ErrorCode, ServerFrame, ServerMessage, SessionId, encode_server};
+use tns_protocol::{
+    ErrorCode, MessageId, RequestId, Seq, ServerFrame, ServerMessage, SessionId, Timestamp, encode_server,
+};
 use tns_server_core::agent::Agent;
 use tns_server_core::approval::{ApprovalRequest, AuditRecord};
 use tns_server_core::event::{
-    self, Answer, DurableEvent, Event, LiveEvent, MessageOrigin, MessageStatus, Published,
+    self, Answer, DurableEvent, Event, LiveEvent, MessageOrigin, MessageStatus, Published, ResumePoint,
 };
 use tns_server_core::message::Part;
 use tns_server_core::store::{self, StoredEvent};
 use tns_server_core::text_of;
+
+use super::Gateway;
 
 /// For whom an event is translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,18 +42,37 @@ pub(crate) enum Face {
     Log,
 }
 
-/// Returns the event's frame for a v1 connection, encoded once for all of them. `None`: it has none.
-pub(crate) fn frame(published: &Published) -> Option<Bytes> {
-    if let Some(frame) = published.encoded.get() {
+/// Returns the event's frame for connections of a face, encoded once for all of them. `None`: it has none.
+pub(crate) fn frame(published: &Published, face: Face) -> Option<Bytes> {
+    let slot = &published.encoded[face as usize];
+    if let Some(frame) = slot.get() {
         return Some(frame.clone());
     }
-    let text = encode(published, &published.event, Face::V1)?;
-    Some(published.encoded.get_or_init(|| Bytes::from(text)).clone())
+    let other = &published.encoded[1 - face as usize];
+    if looks_alike(&published.event)
+        && let Some(frame) = other.get()
+    {
+        return Some(frame.clone());
+    }
+    let text = encode(published, &published.event, face)?;
+    Some(slot.get_or_init(|| Bytes::from(text)).clone())
+}
+
+/// Whether the event's frame is the same for every face that has one; pieces of replies are what matters.
+fn looks_alike(event: &Event) -> bool {
+    matches!(event, Event::Live(LiveEvent::Token { .. } | LiveEvent::AgentState { .. }))
+}
+
+/// Encodes several pieces of a reply as one, with the envelope of the first.
+pub(crate) fn joined(first: &Published, text: String) -> Option<String> {
+    let Event::Live(LiveEvent::Token { agent, response, index, .. }) = &first.event else { return None };
+    let (agent, response, index) = (agent.clone(), response.clone(), *index);
+    encode(first, &Event::Live(LiveEvent::Token { agent, text, response, index }), Face::V1)
 }
 
 /// Encodes `event` with the envelope of `published`.
-pub(crate) fn encode(published: &Published, event: &Event, face: Face) -> Option<String> {
-    let message = message(event, face)?;
+fn encode(published: &Published, event: &Event, face: Face) -> Option<String> {
+    let message = message(event, published.turn.as_ref(), face)?;
     Some(encode_server(&ServerFrame {
         session_id: Some(published.session.clone()),
         date: Some(published.at),
@@ -64,19 +96,15 @@ pub(crate) fn stored(session: &SessionId, row: &StoredEvent) -> Option<String> {
     }))
 }
 
-fn message(event: &Event, face: Face) -> Option<ServerMessage> {
+fn message(event: &Event, turn: Option<&MessageId>, face: Face) -> Option<ServerMessage> {
     match event {
-        Event::Durable(event) => durable(event, None, face),
-        Event::Live(event) => Some(live(event)),
+        Event::Durable(event) => durable(event, turn, face),
+        Event::Live(event) => live(event, face),
         Event::Answer(answer) => self::answer(answer),
     }
 }
 
-fn durable(
-    event: &DurableEvent,
-    turn: Option<&tns_protocol::MessageId>,
-    face: Face,
-) -> Option<ServerMessage> {
+fn durable(event: &DurableEvent, turn: Option<&MessageId>, face: Face) -> Option<ServerMessage> {
     let extended = |message: ServerMessage| (face == Face::Log).then_some(message);
     match event {
         DurableEvent::UserMessage(message) => extended(user_message(message).into()),
@@ -101,8 +129,8 @@ fn durable(
             }
             .into(),
         ),
-        // A refused call has no result on the wire; the model was told.
-        DurableEvent::ToolFinished(finished) if !finished.ran => None,
+        // Protocol v1 has no result for a refused call; a reader of the log sees what the model was told.
+        DurableEvent::ToolFinished(finished) if !finished.ran => extended(tool_result(finished).into()),
         DurableEvent::ToolFinished(finished) => Some(tool_result(finished).into()),
         DurableEvent::TeamUpdated(team) => Some(
             TeamUpdate {
@@ -114,9 +142,22 @@ fn durable(
         DurableEvent::AutonomyChanged(level) => Some(AutonomyChanged { level: *level }.into()),
         DurableEvent::KbAdded(id) => Some(KbAdded { document_id: id.clone(), duplicate: false }.into()),
         DurableEvent::KbRemoved(id) => Some(KbRemoved { document_id: id.clone(), found: true }.into()),
-        DurableEvent::QueueStarted(id) => extended(
-            QueueUpdate { message_id: id.clone(), message: None, removed: false, started: true }.into(),
+        DurableEvent::QueueStarted(id) => extended(queue_update(id, QueueChange::Started).into()),
+        DurableEvent::QueueEdited(edited) => {
+            extended(queue_update(&edited.id, QueueChange::Edited(text_of(&edited.parts))).into())
+        }
+        DurableEvent::QueueRemoved(id) => extended(queue_update(id, QueueChange::Removed).into()),
+        DurableEvent::Compacted(compacted) => extended(
+            Compaction {
+                agent_id: compacted.agent.clone(),
+                compacted_from_seq: compacted.from_seq,
+                tokens_before: compacted.tokens_before,
+                tokens_after: compacted.tokens_after,
+            }
+            .into(),
         ),
+        DurableEvent::Renamed(title) => extended(SessionUpdated { title: title.clone() }.into()),
+        DurableEvent::Closing(reason) => extended(SessionClosing { reason: reason.clone() }.into()),
         DurableEvent::Done(done) => {
             Some(Done { usage: done.usage, stop_reason: Some(done.stop), cancelled: false }.into())
         }
@@ -125,6 +166,7 @@ fn durable(
                 turn_id: turn.clone(),
                 reason: interrupted.reason.clone(),
                 usage: interrupted.usage,
+                response_id: interrupted.response.clone(),
             }
             .into(),
             (Face::Log, None) | (Face::V1, _) => {
@@ -135,25 +177,82 @@ fn durable(
     }
 }
 
-fn live(event: &LiveEvent) -> ServerMessage {
+fn live(event: &LiveEvent, face: Face) -> Option<ServerMessage> {
+    let extended = |message: ServerMessage| (face == Face::Log).then_some(message);
     match event {
-        LiveEvent::Token { agent, text } => Token { agent_id: agent.clone(), content: text.clone() }.into(),
-        LiveEvent::AgentState { agent, thinking, detail } => AgentState {
-            agent_id: agent.id.clone(),
-            status: status(*thinking),
-            role: agent.role.clone(),
-            provider: Some(agent.provider.clone()),
-            model: Some(agent.model.clone()),
-            detail: detail.clone(),
+        LiveEvent::Token { agent, text, response, index } => Some(
+            Token {
+                agent_id: agent.clone(),
+                content: text.clone(),
+                response_id: Some(response.clone()),
+                index: Some(*index),
+            }
+            .into(),
+        ),
+        LiveEvent::ResponseStarted { agent, response } => extended(
+            ResponseStart {
+                response_id: response.clone(),
+                agent_id: agent.clone(),
+                response_type: ResponseType::Text,
+            }
+            .into(),
+        ),
+        LiveEvent::ResponseEnded { agent, response } => {
+            extended(ResponseEnd { response_id: response.clone(), agent_id: agent.clone() }.into())
         }
-        .into(),
-        LiveEvent::Failed(failed) => error(failed.code, &failed.message, None),
+        LiveEvent::ReasoningStarted { agent, response } => {
+            extended(ReasoningStart { response_id: response.clone(), agent_id: agent.clone() }.into())
+        }
+        LiveEvent::Reasoning { agent, text, response } => extended(
+            ReasoningDelta { response_id: response.clone(), agent_id: agent.clone(), content: text.clone() }
+                .into(),
+        ),
+        LiveEvent::ToolPending { agent, tool, response } => extended(
+            ToolPending { response_id: response.clone(), agent_id: agent.clone(), tool: tool.clone() }.into(),
+        ),
+        LiveEvent::ToolOutput { agent, call, text } => extended(
+            ToolOutput { agent_id: agent.clone(), tool_call_id: call.clone(), content: text.clone() }.into(),
+        ),
+        LiveEvent::Notice { agent, text } => extended(
+            Notice { level: NoticeLevel::Warning, message: text.clone(), agent_id: Some(agent.clone()) }
+                .into(),
+        ),
+        LiveEvent::AgentState { agent, thinking, detail } => Some(
+            AgentState {
+                agent_id: agent.id.clone(),
+                status: status(*thinking),
+                role: agent.role.clone(),
+                provider: Some(agent.provider.clone()),
+                model: Some(agent.model.clone()),
+                detail: detail.clone(),
+            }
+            .into(),
+        ),
+        LiveEvent::Failed(failed) => Some(error(failed.code, &failed.message, None)),
     }
 }
 
 fn answer(answer: &Answer) -> Option<ServerMessage> {
     Some(match answer {
-        Answer::Done => return None,
+        Answer::Done | Answer::Accepted { .. } => return None,
+        Answer::Greeting { epoch, head_seq } => Welcome {
+            ext: vec![EXTENSION.to_owned()],
+            epoch: epoch.clone(),
+            head_seq: *head_seq,
+            limits: Gateway::limits(),
+            server: Program { name: "tns".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        }
+        .into(),
+        Answer::Resume(point) => resumed(point).into(),
+        Answer::ResyncRequired { reason, epoch, head_seq } => {
+            ResyncRequired { reason: reason.clone(), epoch: epoch.clone(), head_seq: *head_seq }.into()
+        }
+        Answer::Queue(queue) => {
+            let waiting = queue
+                .iter()
+                .map(|(id, text)| QueuedMessage { message_id: id.clone(), message: text.clone() });
+            QueueListResult { messages: waiting.collect() }.into()
+        }
         Answer::Refused(refusal) => error(refusal.code, &refusal.message, Some(refusal.request)),
         Answer::KbAdded { document, duplicate } => {
             KbAdded { document_id: document.clone(), duplicate: *duplicate }.into()
@@ -171,6 +270,72 @@ fn answer(answer: &Answer) -> Option<ServerMessage> {
         }
         .into(),
     })
+}
+
+/// Says where a resume goes over to live events.
+fn resumed(point: &ResumePoint) -> Resumed {
+    Resumed {
+        head_seq: point.head_seq,
+        active: point.active.as_ref().map(|active| ActiveResponse {
+            response_id: active.response.clone(),
+            agent_id: active.agent.clone(),
+            text_so_far: active.text.clone(),
+            index: active.index,
+        }),
+        pending_approvals: point.pending.iter().map(approval_request).collect(),
+    }
+}
+
+enum QueueChange {
+    Started,
+    Edited(String),
+    Removed,
+}
+
+fn queue_update(id: &MessageId, change: QueueChange) -> QueueUpdate {
+    let update = QueueUpdate { message_id: id.clone(), message: None, removed: false, started: false };
+    match change {
+        QueueChange::Started => QueueUpdate { started: true, ..update },
+        QueueChange::Edited(text) => QueueUpdate { message: Some(text), ..update },
+        QueueChange::Removed => QueueUpdate { removed: true, ..update },
+    }
+}
+
+/// Makes a page of the log a frame. An empty page stands where `after` does.
+pub(crate) fn history_sync(
+    session: &SessionId,
+    re: Option<RequestId>,
+    after: Seq,
+    page: &[StoredEvent],
+    more: bool,
+) -> String {
+    let frames = page.iter().filter_map(|row| RawFrame::new(stored(session, row)?).ok());
+    let from_seq = page.first().map_or(after + 1, |row| row.place.seq);
+    let to_seq = page.last().map_or(after, |row| row.place.seq);
+    let sync = HistorySync { events: frames.collect(), from_seq, to_seq, more };
+    to_one(session, re, sync.into())
+}
+
+/// Encodes what one connection is told about a session.
+pub(crate) fn to_one(session: &SessionId, re: Option<RequestId>, message: ServerMessage) -> String {
+    encode_server(&ServerFrame {
+        session_id: Some(session.clone()),
+        date: Some(Timestamp::now()),
+        seq: None,
+        turn_id: None,
+        re,
+        message,
+    })
+}
+
+/// Encodes the end of a resume's history.
+pub(crate) fn resume_end(session: &SessionId, re: Option<RequestId>, point: &ResumePoint) -> String {
+    to_one(session, re, resumed(point).into())
+}
+
+/// Encodes that a session lags.
+pub(crate) fn lagged(session: &SessionId, head_seq: Seq) -> String {
+    to_one(session, None, Lagged { head_seq }.into())
 }
 
 /// Makes an error event.
@@ -247,6 +412,7 @@ fn tool_result(finished: &event::ToolFinished) -> ToolResult {
         result: finished.result.output.clone(),
         is_error: finished.result.is_error,
         truncated: finished.truncated,
+        refused: !finished.ran,
     }
 }
 
@@ -287,6 +453,7 @@ fn assistant_message(step: &event::AssistantMessage) -> AssistantMessage {
         message: text_of(&step.parts),
         model: step.model.clone(),
         interrupted: step.status == MessageStatus::Interrupted,
+        response_id: step.response.clone(),
     }
 }
 

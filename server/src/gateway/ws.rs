@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{SplitSink, SplitStream};
@@ -17,7 +17,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use super::Gateway;
 use super::dispatch::Dispatcher;
 use super::error::ApiError;
-use super::outbox::{Outbox, Outgoing};
+use super::outbox::{Backlog, Outbox, Outgoing};
+use super::translate;
 
 /// Read buffer of a connection. The library's own default of 128 KiB would be most of an idle one.
 const READ_BUFFER: usize = 4 << 10;
@@ -208,7 +209,19 @@ async fn write_loop(sink: &mut SplitSink<WebSocket, Message>, outbox: &Outbox, s
         };
         match outgoing {
             Outgoing::Frames(frames) => {
+                let frames = frames.into_iter().map(|frame| frame.text).collect();
                 if write(sink, frames, outbox).await.is_err() {
+                    return Closing::Gone;
+                }
+            }
+            Outgoing::Backlog(backlog) => {
+                if replay(sink, backlog, outbox).await.is_err() {
+                    return Closing::Gone;
+                }
+            }
+            Outgoing::Lagged(session, head) => {
+                let frame = Utf8Bytes::from(translate::lagged(&session, head));
+                if write(sink, vec![frame], outbox).await.is_err() {
                     return Closing::Gone;
                 }
             }
@@ -220,10 +233,42 @@ async fn write_loop(sink: &mut SplitSink<WebSocket, Message>, outbox: &Outbox, s
     }
 }
 
+/// Writes what a resume asked for: the log a page at a time, then where it goes over to live events.
+async fn replay(
+    sink: &mut SplitSink<WebSocket, Message>,
+    backlog: Backlog,
+    outbox: &Outbox,
+) -> Result<(), axum::Error> {
+    let Backlog { session, re, point } = backlog;
+    let mut after = point.after;
+    while after < point.head_seq {
+        match point.page(after).await {
+            Ok(page) => {
+                let rows = page.events;
+                let last = rows.last().map_or(point.head_seq, |row| row.place.seq);
+                let more = last < point.head_seq;
+                let frame = translate::history_sync(&session, re.clone(), after, &rows, more);
+                after = last;
+                // Let go before the socket is waited for.
+                drop(rows);
+                write(sink, vec![frame.into()], outbox).await?;
+            }
+            Err(error) => {
+                // What follows would leave a gap; the client may ask again.
+                outbox.lag(&session, point.head_seq);
+                let failed = translate::error(error.code(), &error.to_string(), Some("resume"));
+                let frame = translate::to_one(&session, re, failed);
+                return write(sink, vec![frame.into()], outbox).await;
+            }
+        }
+    }
+    write(sink, vec![translate::resume_end(&session, re, &point).into()], outbox).await
+}
+
 /// Writes everything that has already come in one go.
 async fn write(
     sink: &mut SplitSink<WebSocket, Message>,
-    frames: Vec<axum::extract::ws::Utf8Bytes>,
+    frames: Vec<Utf8Bytes>,
     outbox: &Outbox,
 ) -> Result<(), axum::Error> {
     let writing = async {

@@ -158,7 +158,27 @@ fn note_state(model: &mut Model, frame: &ServerFrame) {
         | ServerMessage::KbRemoved(_)
         | ServerMessage::UserMessage(_)
         | ServerMessage::AssistantMessage(_)
-        | ServerMessage::QueueUpdate(_) => {}
+        | ServerMessage::QueueUpdate(_)
+        | ServerMessage::Welcome(_)
+        | ServerMessage::HistorySync(_)
+        | ServerMessage::Resumed(_)
+        | ServerMessage::ResyncRequired(_)
+        | ServerMessage::Lagged(_)
+        | ServerMessage::ResponseStart(_)
+        | ServerMessage::ResponseEnd(_)
+        | ServerMessage::ReasoningStart(_)
+        | ServerMessage::ReasoningDelta(_)
+        | ServerMessage::ImageDelta(_)
+        | ServerMessage::ToolPending(_)
+        | ServerMessage::ToolOutput(_)
+        | ServerMessage::Notice(_)
+        | ServerMessage::Compaction(_)
+        | ServerMessage::SessionUpdated(_)
+        | ServerMessage::SessionClosing(_)
+        | ServerMessage::SessionListResult(_)
+        | ServerMessage::SessionForked(_)
+        | ServerMessage::QueueListResult(_)
+        | ServerMessage::FeedbackStored(_) => {}
         ServerMessage::Unknown(name) => tracing::debug!(name, "event of a newer server"),
     }
 }
@@ -242,6 +262,8 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
             let detail = detail_of(&start.args);
             model.transcript.tool(&start.tool_call_id, &start.tool, &detail, ToolState::Running);
         }
+        // A refused call shows its decision, which the audit tells.
+        ServerMessage::ToolResult(result) if result.refused => {}
         ServerMessage::ToolResult(result) => {
             let outcome = ToolState::Done { ok: !result.is_error, millis: result.duration };
             let id = &result.tool_call_id;
@@ -286,6 +308,26 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
         | ServerMessage::IndexProgress(_)
         | ServerMessage::KbSearchResult(_)
         | ServerMessage::KbListResult(_)
+        | ServerMessage::Welcome(_)
+        | ServerMessage::HistorySync(_)
+        | ServerMessage::Resumed(_)
+        | ServerMessage::ResyncRequired(_)
+        | ServerMessage::Lagged(_)
+        | ServerMessage::ResponseStart(_)
+        | ServerMessage::ResponseEnd(_)
+        | ServerMessage::ReasoningStart(_)
+        | ServerMessage::ReasoningDelta(_)
+        | ServerMessage::ImageDelta(_)
+        | ServerMessage::ToolPending(_)
+        | ServerMessage::ToolOutput(_)
+        | ServerMessage::Notice(_)
+        | ServerMessage::Compaction(_)
+        | ServerMessage::SessionUpdated(_)
+        | ServerMessage::SessionClosing(_)
+        | ServerMessage::SessionListResult(_)
+        | ServerMessage::SessionForked(_)
+        | ServerMessage::QueueListResult(_)
+        | ServerMessage::FeedbackStored(_)
         | ServerMessage::Unknown(_) => {}
         ServerMessage::KbAdded(added) if !added.duplicate => {
             passing(model, source, &format!("document {} added", added.document_id));

@@ -162,6 +162,8 @@ impl Turn {
         match frame.message {
             ServerMessage::Token(token) => vec![Step::Text(self.push(&token.content))],
             ServerMessage::ToolStart(start) => self.started(start),
+            // A refused call is told by its decision.
+            ServerMessage::ToolResult(result) if result.refused => Vec::new(),
             ServerMessage::ToolResult(result) => self.finished(result),
             ServerMessage::ToolApproveRequest(request) => {
                 self.call(&request.tool_call_id, &request.tool).args.clone_from(&request.args);
@@ -204,6 +206,26 @@ impl Turn {
             | ServerMessage::ToolApprovalResolved(_)
             | ServerMessage::Interrupted(_)
             | ServerMessage::QueueUpdate(_)
+            | ServerMessage::Welcome(_)
+            | ServerMessage::HistorySync(_)
+            | ServerMessage::Resumed(_)
+            | ServerMessage::ResyncRequired(_)
+            | ServerMessage::Lagged(_)
+            | ServerMessage::ResponseStart(_)
+            | ServerMessage::ResponseEnd(_)
+            | ServerMessage::ReasoningStart(_)
+            | ServerMessage::ReasoningDelta(_)
+            | ServerMessage::ImageDelta(_)
+            | ServerMessage::ToolPending(_)
+            | ServerMessage::ToolOutput(_)
+            | ServerMessage::Notice(_)
+            | ServerMessage::Compaction(_)
+            | ServerMessage::SessionUpdated(_)
+            | ServerMessage::SessionClosing(_)
+            | ServerMessage::SessionListResult(_)
+            | ServerMessage::SessionForked(_)
+            | ServerMessage::QueueListResult(_)
+            | ServerMessage::FeedbackStored(_)
             | ServerMessage::Unknown(_) => Vec::new(),
         }
     }

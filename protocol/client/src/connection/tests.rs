@@ -49,7 +49,13 @@ fn token(content: &str) -> ServerFrame {
         seq: None,
         turn_id: None,
         re: None,
-        message: Token { agent_id: AgentId::parse("a").unwrap(), content: content.into() }.into(),
+        message: Token {
+            agent_id: AgentId::parse("a").unwrap(),
+            content: content.into(),
+            response_id: None,
+            index: None,
+        }
+        .into(),
     }
 }
 

@@ -57,6 +57,7 @@ fn step(agent: &str, parts: Vec<Part>, status: MessageStatus) -> DurableEvent {
         native: None,
         notes: Vec::new(),
         status,
+        response: None,
     })
 }
 

@@ -5,11 +5,12 @@
 //! turn's model call runs beside the commit of the message that it answers.
 
 mod commands;
+mod log;
 mod turns;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
 
 use tns_protocol::approval::AutonomyLevel;
 use tns_protocol::{AgentId, ClientMessageId, ErrorCode, MessageId, RequestId, Timestamp};
@@ -25,7 +26,7 @@ use super::{ConnectionId, Letter, ReplyTo, SessionDeps, SessionHandle, SessionId
 use crate::agent::Agent;
 use crate::approval::broker::Broker;
 use crate::engine::Engine;
-use crate::event::{Answer, Event, LiveEvent, Published, Refusal, Subscriber};
+use crate::event::{ActiveReply, Answer, DurableEvent, Event, LiveEvent, Published, Refusal, Subscriber};
 use crate::store::{Append, Appended, Condition, NewEvent, SessionRecord, SessionState, StoreError};
 
 /// The task of a session.
@@ -39,6 +40,8 @@ pub(crate) struct Actor {
     created_at: Timestamp,
     updated_at: Timestamp,
     head_seq: u64,
+    /// Names the store.
+    epoch: String,
     state: SessionState,
     settings: watch::Sender<Arc<Settings>>,
     engines: HashMap<AgentId, Arc<dyn Engine>>,
@@ -65,6 +68,8 @@ struct Running {
     agent: Arc<Agent>,
     reports: mpsc::Receiver<TurnReport>,
     cancel: CancellationToken,
+    /// The reply, as far as it is written.
+    reply: ActiveReply,
     task: tokio::task::AbortHandle,
     /// Counts the turn while it runs.
     _counted: turns::Counted,
@@ -106,6 +111,7 @@ impl Actor {
             created_at: record.created_at,
             updated_at: record.updated_at,
             head_seq: record.head_seq,
+            epoch: record.epoch,
             state,
             settings,
             engines: HashMap::new(),
@@ -227,12 +233,30 @@ impl Actor {
                     turn: turn.filter(|_| tells_turn(&event)).cloned(),
                     re: None,
                     event,
-                    encoded: OnceLock::new(),
+                    encoded: Default::default(),
                 })
             })
             .collect();
+        self.follow_reply(&published);
         self.announce(&published);
         Ok(Some(published))
+    }
+
+    /// Keeps what is written of the running step, for whoever joins in the middle of it.
+    fn follow_reply(&mut self, events: &[Arc<Published>]) {
+        let Some(running) = &mut self.running else { return };
+        for published in events {
+            match &published.event {
+                Event::Live(LiveEvent::Token { text, index, .. }) => {
+                    running.reply.text.push_str(text);
+                    running.reply.index = index + text.chars().count() as u64;
+                }
+                Event::Durable(event) if matches!(**event, DurableEvent::AssistantMessage(_)) => {
+                    running.reply.text.clear();
+                }
+                Event::Durable(_) | Event::Live(_) | Event::Answer(_) => {}
+            }
+        }
     }
 
     fn announce(&self, events: &[Arc<Published>]) {
@@ -283,7 +307,10 @@ fn reply(
 ) {
     let announced = matches!(
         answer,
-        Answer::Done | Answer::KbAdded { duplicate: false, .. } | Answer::KbRemoved { found: true, .. }
+        Answer::Done
+            | Answer::Accepted { .. }
+            | Answer::KbAdded { duplicate: false, .. }
+            | Answer::KbRemoved { found: true, .. }
     );
     match to {
         // The caller may have given up.
@@ -305,7 +332,7 @@ fn answer_event(identity: &SessionIdentity, re: Option<RequestId>, answer: Answe
         turn: None,
         re,
         event: Event::Answer(answer),
-        encoded: OnceLock::new(),
+        encoded: Default::default(),
     })
 }
 

@@ -15,6 +15,7 @@ use super::actor::Actor;
 use super::{Letter, MAILBOX, SessionDeps, SessionHandle, SessionIdentity};
 use crate::agent::{Agent, NewAgent};
 use crate::engine::{EngineChoice, OpenError};
+use crate::event::Log;
 use crate::store::{NewSession, SessionRecord, SessionState, StoreError};
 use crate::tool::Workspace;
 
@@ -47,11 +48,15 @@ struct Places {
 pub(crate) struct WeakHandle {
     commands: mpsc::WeakSender<Letter>,
     identity: Arc<SessionIdentity>,
+    log: Log,
 }
 
 impl WeakHandle {
     pub(crate) fn upgrade(&self) -> Option<SessionHandle> {
-        Some(SessionHandle { commands: self.commands.upgrade()?, identity: self.identity.clone() })
+        let commands = self.commands.upgrade()?;
+        // A session that was deleted takes no more, though somebody may hold a handle.
+        let open = !commands.is_closed();
+        open.then(|| SessionHandle { commands, identity: self.identity.clone(), log: self.log.clone() })
     }
 }
 
@@ -175,11 +180,13 @@ impl Registry {
             id: record.id.clone(),
             workspace: Arc::new(Workspace::new(record.workspace.clone())),
         });
-        *place = Some(WeakHandle { commands: commands.downgrade(), identity: identity.clone() });
+        let log = Log { store: self.deps.store.clone(), session: record.key };
+        *place =
+            Some(WeakHandle { commands: commands.downgrade(), identity: identity.clone(), log: log.clone() });
         let ends = Ends { shutdown: self.shutdown.clone(), turns: self.turns.clone() };
         let actor = Actor::new(self.deps.clone(), record, identity.clone(), receiver, ends);
         self.tasks.spawn(actor.run());
-        SessionHandle { commands, identity }
+        SessionHandle { commands, identity, log }
     }
 
     /// Returns how many sessions are in memory.
@@ -201,5 +208,5 @@ impl Registry {
 }
 
 fn is_alive(handle: Option<&WeakHandle>) -> bool {
-    handle.is_some_and(|handle| handle.commands.upgrade().is_some())
+    handle.is_some_and(|handle| handle.upgrade().is_some())
 }

@@ -42,6 +42,8 @@ pub(crate) struct TurnTask {
     pub(crate) engine: Option<Arc<dyn Engine>>,
     /// The message to answer.
     pub(crate) message: UserMessage,
+    /// The reply to it.
+    pub(crate) response: MessageId,
     /// The log's last place when the turn began.
     pub(crate) head_seq: Seq,
     /// Turns whose messages the model must not see yet.
@@ -61,6 +63,8 @@ struct Driver {
     conversation: Conversation,
     /// For the first step of the reply.
     notes: Vec<Note>,
+    /// Characters of the reply so far.
+    written: u64,
     calls: JoinSet<Ended>,
     /// Which call a task works on, should it panic.
     of_task: HashMap<tokio::task::Id, ToolCall>,
@@ -112,6 +116,7 @@ impl TurnTask {
             engine,
             conversation,
             notes,
+            written: 0,
             calls: JoinSet::new(),
             of_task: HashMap::new(),
             approved: HashMap::new(),
@@ -257,6 +262,7 @@ impl Driver {
         };
         let mut stream = self.engine.step(request).ready_chunks(MAX_BATCH);
         let mut shown = String::new();
+        let mut reasons = false;
         loop {
             let chunk = tokio::select! {
                 biased;
@@ -274,15 +280,14 @@ impl Driver {
                 match event {
                     Ok(StepEvent::Text(text)) => {
                         shown.push_str(&text);
-                        events.push(Outgoing::Live(LiveEvent::Token {
-                            agent: self.task.agent.id.clone(),
-                            text,
-                        }));
+                        events.push(self.token(text));
                     }
-                    Ok(StepEvent::Reasoning(_)) => {}
-                    Ok(StepEvent::ToolStart { name }) => events.push(self.thinking(format!("calls {name}"))),
+                    Ok(StepEvent::Reasoning(text)) => {
+                        events.extend(self.reasoning(text, std::mem::replace(&mut reasons, true)));
+                    }
+                    Ok(StepEvent::ToolStart { name }) => events.extend(self.tool_pending(name)),
                     Ok(StepEvent::Waiting { delay, reason }) => {
-                        events.push(self.thinking(format!("waits {:.1} s: {reason}", delay.as_secs_f32())));
+                        events.extend(self.waiting(format!("waits {:.1} s: {reason}", delay.as_secs_f32())));
                     }
                     Ok(StepEvent::Finished(outcome)) => last = Some(TurnInput::StepFinished(outcome)),
                     Err(error) => {
@@ -299,6 +304,31 @@ impl Driver {
                 return input;
             }
         }
+    }
+
+    fn token(&mut self, text: String) -> Outgoing {
+        let index = self.written;
+        self.written += text.chars().count() as u64;
+        let (agent, response) = (self.task.agent.id.clone(), self.task.response.clone());
+        Outgoing::Live(LiveEvent::Token { agent, text, response, index })
+    }
+
+    fn reasoning(&self, text: String, goes_on: bool) -> impl Iterator<Item = Outgoing> {
+        let (agent, response) = (self.task.agent.id.clone(), self.task.response.clone());
+        let start = LiveEvent::ReasoningStarted { agent: agent.clone(), response: response.clone() };
+        let piece = LiveEvent::Reasoning { agent, text, response };
+        (!goes_on).then_some(start).into_iter().chain([piece]).map(Outgoing::Live)
+    }
+
+    fn tool_pending(&self, tool: String) -> [Outgoing; 2] {
+        let (agent, response) = (self.task.agent.id.clone(), self.task.response.clone());
+        let detail = self.thinking(format!("calls {tool}"));
+        [detail, Outgoing::Live(LiveEvent::ToolPending { agent, tool, response })]
+    }
+
+    fn waiting(&self, text: String) -> [Outgoing; 2] {
+        let agent = self.task.agent.id.clone();
+        [self.thinking(text.clone()), Outgoing::Live(LiveEvent::Notice { agent, text })]
     }
 
     fn thinking(&self, detail: String) -> Outgoing {
@@ -350,6 +380,7 @@ impl Driver {
             native,
             notes,
             status,
+            response: Some(self.task.response.clone()),
         }))
     }
 

@@ -127,8 +127,17 @@ pub(in crate::gateway) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<SessionList>, ApiError> {
-    let limit = limit(params.limit, DEFAULT_LIMIT, MAX_PAGE_SESSIONS)?;
-    let after = params.cursor.as_deref().map(parse_cursor).transpose()?;
+    page(&gateway, params.cursor.as_deref(), params.limit).await.map(Json)
+}
+
+/// Reads a page of sessions.
+pub(in crate::gateway) async fn page(
+    gateway: &Gateway,
+    cursor: Option<&str>,
+    most: Option<usize>,
+) -> Result<SessionList, ApiError> {
+    let limit = limit(most, DEFAULT_LIMIT, MAX_PAGE_SESSIONS)?;
+    let after = cursor.map(parse_cursor).transpose()?;
     let page = gateway.deps.store.list_sessions(LOCAL_PRINCIPAL, after, limit).await?;
     let next_cursor = page.next.map(|next| format!("{}.{}", next.updated_at.as_micros(), next.key.0));
     let summaries = page.sessions.into_iter().map(|record| SessionSummary {
@@ -139,7 +148,7 @@ pub(in crate::gateway) async fn list(
         head_seq: record.head_seq,
         workspace: shown(&record.workspace),
     });
-    Ok(Json(SessionList { sessions: summaries.collect(), next_cursor }))
+    Ok(SessionList { sessions: summaries.collect(), next_cursor })
 }
 
 fn parse_cursor(text: &str) -> Result<SessionCursor, ApiError> {

@@ -22,7 +22,7 @@ fn of_turn(turn: &str, message: impl Into<ServerMessage>) -> ServerFrame {
 }
 
 fn token(content: &str) -> Token {
-    Token { agent_id: agent(), content: content.into() }
+    Token { agent_id: agent(), content: content.into(), response_id: None, index: None }
 }
 
 fn agent() -> AgentId {
@@ -113,6 +113,7 @@ fn a_call_is_reported_once_with_all_that_became_known() {
             result: "ok".into(),
             is_error: false,
             truncated: false,
+            refused: false,
         },
     ));
     assert_eq!(

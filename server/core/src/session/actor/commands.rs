@@ -1,6 +1,8 @@
 //! What a session does when it is asked.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use tns_protocol::approval::{AuditDecision, AutonomyLevel, Decision};
 use tns_protocol::{AgentId, DocumentId, ErrorCode, ToolCallId};
@@ -9,18 +11,28 @@ use super::{Actor, answer_event, reply, turns::OpenedAgent};
 use crate::agent::{Agent, MAX_AGENTS, NewAgent};
 use crate::approval::broker::Settled;
 use crate::approval::{ApprovalRequest, AuditRecord};
+use crate::engine::{Engine, OpenError};
 use crate::event::{Answer, ApprovalResolved, DurableEvent, LiveEvent, Refusal, TeamUpdated};
 use crate::session::client_tools::ClientToolDef;
 use crate::session::port::Outgoing;
 use crate::session::{
-    ConnectionId, DecideCommand, KbSearchCommand, ReplyTo, SessionCommand, SessionSnapshot, SubscriberRef,
+    AgentChange, ConnectionId, DecideCommand, JoinKind, KbSearchCommand, ReplyTo, SessionCommand,
+    SessionSnapshot, SubscriberRef,
 };
 use crate::store::{Collection, Condition, KnowledgeQuery, NewDocument, SessionState};
 
 impl Actor {
     pub(super) async fn on_command(&mut self, command: SessionCommand) {
         match command {
-            SessionCommand::Join(connection, subscriber) => self.on_join(connection, subscriber).await,
+            SessionCommand::Join(connection, subscriber, kind) => {
+                self.on_join(connection, subscriber, kind).await;
+            }
+            SessionCommand::Hello(to) => self.on_hello(to),
+            SessionCommand::Resume(after, epoch, to) => self.on_resume(after, epoch.as_deref(), to),
+            SessionCommand::QueueList(to) => self.on_queue_list(to).await,
+            SessionCommand::QueueRemove(id, to) => self.on_queue_remove(&id, to).await,
+            SessionCommand::QueueEdit(id, text, to) => self.on_queue_edit(&id, text, to).await,
+            SessionCommand::UpdateAgent(change, to) => self.on_update_agent(change, to),
             SessionCommand::Leave(connection) => self.on_leave(connection),
             SessionCommand::Chat(chat, to) => self.on_chat(chat, to).await,
             SessionCommand::AddAgent(new, to) => self.on_add_agent(new, to),
@@ -48,9 +60,11 @@ impl Actor {
         }
     }
 
-    async fn on_join(&mut self, connection: ConnectionId, subscriber: SubscriberRef) {
-        let waiting: Vec<_> = self.broker.iter().map(|pending| pending.published.clone()).collect();
-        subscriber.0.deliver(&waiting);
+    async fn on_join(&mut self, connection: ConnectionId, subscriber: SubscriberRef, kind: JoinKind) {
+        if kind == JoinKind::Pending {
+            let waiting: Vec<_> = self.broker.iter().map(|pending| pending.published.clone()).collect();
+            subscriber.0.deliver(&waiting);
+        }
         self.connections.insert(connection, subscriber.0);
         self.set_approval_deadline();
         // Messages that waited when the server was stopped wait until somebody is there.
@@ -73,13 +87,74 @@ impl Actor {
         let engines = self.deps.engines.clone();
         self.tasks.spawn(async move {
             let engine = engines.open(&new.engine).await;
-            Some(OpenedAgent { new, engine, to })
+            Some(OpenedAgent::Added { new, engine, to })
+        });
+    }
+
+    fn on_update_agent(&mut self, change: AgentChange, to: ReplyTo) {
+        if !self.state.agents.iter().any(|agent| agent.id == change.id) {
+            return self.refuse_no_agent(&change.id, to, "agent_update");
+        }
+        self.opening += 1;
+        let engines = self.deps.engines.clone();
+        self.tasks.spawn(async move {
+            let engine = match &change.engine {
+                Some(choice) => engines.open(choice).await.map(Some),
+                None => Ok(None),
+            };
+            Some(OpenedAgent::Updated { change, engine, to })
         });
     }
 
     pub(super) async fn on_agent_opened(&mut self, opened: OpenedAgent) {
         self.opening -= 1;
-        let OpenedAgent { new, engine, to } = opened;
+        match opened {
+            OpenedAgent::Added { new, engine, to } => self.add_agent(new, engine, to).await,
+            OpenedAgent::Updated { change, engine, to } => self.update_agent(change, engine, to).await,
+        }
+    }
+
+    async fn update_agent(
+        &mut self,
+        change: AgentChange,
+        engine: Result<Option<Arc<dyn Engine>>, OpenError>,
+        to: ReplyTo,
+    ) {
+        let engine = match engine {
+            Ok(engine) => engine,
+            Err(error) => {
+                return self.refuse(to, "agent_update", ErrorCode::AgentAddFailed, error.to_string());
+            }
+        };
+        let mut next = self.state.clone();
+        // It may have been removed meanwhile.
+        let Some(agent) = next.agents.iter_mut().find(|agent| agent.id == change.id) else {
+            return self.refuse_no_agent(&change.id, to, "agent_update");
+        };
+        if let (Some(engine), Some(choice)) = (&engine, change.engine) {
+            agent.provider = engine.provider().to_owned();
+            agent.model = engine.model().to_owned();
+            agent.engine = choice;
+        }
+        if let Some(name) = change.name {
+            agent.name = name;
+        }
+        agent.goal = change.goal.or(agent.goal.take());
+        let idle = self.running.as_ref().is_none_or(|running| running.agent.id != change.id);
+        let state = LiveEvent::AgentState { agent: agent.clone().into(), thinking: !idle, detail: None };
+        let events = vec![Outgoing::Live(state), self.team_updated(&next)];
+        match self.commit(None, events, Some(next), None).await {
+            Ok(_) => {
+                if let Some(engine) = engine {
+                    self.engines.insert(change.id, engine);
+                }
+                self.reply(to, Answer::Done);
+            }
+            Err(error) => self.refuse_for_store(to, "agent_update", &error),
+        }
+    }
+
+    async fn add_agent(&mut self, new: NewAgent, engine: Result<Arc<dyn Engine>, OpenError>, to: ReplyTo) {
         let engine = match engine {
             Ok(engine) => engine,
             Err(error) => return self.refuse(to, "agent_add", ErrorCode::AgentAddFailed, error.to_string()),
@@ -101,8 +176,7 @@ impl Actor {
 
     async fn on_remove_agent(&mut self, agent: &AgentId, to: ReplyTo) {
         if !self.state.agents.iter().any(|other| other.id == *agent) {
-            let message = format!("no agent {agent} in this session");
-            return self.refuse(to, "agent_remove", ErrorCode::AgentNotFound, message);
+            return self.refuse_no_agent(agent, to, "agent_remove");
         }
         if self.state.agents.len() == 1 {
             let message = "a session keeps at least one agent; add another first";
@@ -124,6 +198,11 @@ impl Actor {
             }
             Err(error) => self.refuse_for_store(to, "agent_remove", &error),
         }
+    }
+
+    fn refuse_no_agent(&self, agent: &AgentId, to: ReplyTo, request: &'static str) {
+        let message = format!("no agent {agent} in this session");
+        self.refuse(to, request, ErrorCode::AgentNotFound, message);
     }
 
     pub(super) fn team_updated(&self, next: &SessionState) -> Outgoing {

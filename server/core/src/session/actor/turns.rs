@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tns_protocol::approval::{AuditDecision, RiskClass};
-use tns_protocol::chat::Usage;
 use tns_protocol::{AgentId, ClientMessageId, ErrorCode, MessageId};
 use tokio_util::sync::CancellationToken;
 
@@ -14,12 +13,13 @@ use crate::agent::{Agent, NewAgent};
 use crate::approval::broker::Settled;
 use crate::engine::{Engine, OpenError};
 use crate::event::{
-    Answer, DurableEvent, EventKind, LiveEvent, TurnDone, TurnFailed, TurnInterrupted, UserMessage,
+    ActiveReply, Answer, DurableEvent, EventKind, LiveEvent, Published, TurnDone, TurnFailed,
+    TurnInterrupted, UserMessage,
 };
 use crate::history;
 use crate::recovery;
 use crate::session::port::{Outgoing, TurnPort, TurnReport};
-use crate::session::{ChatCommand, MAX_QUEUED, ReplyTo};
+use crate::session::{AgentChange, ChatCommand, MAX_QUEUED, ReplyTo};
 use crate::store::{Condition, OpenTurn, SessionState, StoreError};
 use crate::turn::calls::{CANCELLED, CallContext};
 use crate::turn::driver::{TurnTask, message_id};
@@ -30,10 +30,18 @@ const RECENT_MESSAGES: usize = 64;
 const MESSAGES: &[EventKind] = &[EventKind::UserMessage];
 
 /// An agent whose engine was opened, or not.
-pub(crate) struct OpenedAgent {
-    pub(super) new: NewAgent,
-    pub(super) engine: Result<Arc<dyn Engine>, OpenError>,
-    pub(super) to: ReplyTo,
+pub(crate) enum OpenedAgent {
+    /// One more.
+    Added { new: NewAgent, engine: Result<Arc<dyn Engine>, OpenError>, to: ReplyTo },
+    /// A change of one; no engine where it keeps its own.
+    Updated { change: AgentChange, engine: Result<Option<Arc<dyn Engine>>, OpenError>, to: ReplyTo },
+}
+
+/// A turn that ended without a word.
+struct Dropped {
+    turn: MessageId,
+    agent: Arc<Agent>,
+    response: MessageId,
 }
 
 /// Counts a running turn while it lives.
@@ -54,9 +62,10 @@ impl Drop for Counted {
 
 impl Actor {
     pub(super) async fn on_chat(&mut self, chat: ChatCommand, to: ReplyTo) {
-        if chat.client_message_id.as_ref().is_some_and(|id| self.recent.contains(id)) {
+        if let Some(id) = chat.client_message_id.as_ref().filter(|id| self.recent.contains(id)) {
             // The same message again: it waits, or was answered, already.
-            return self.reply(to, Answer::Done);
+            let answer = self.accepted_before(id).await;
+            return self.reply(to, answer);
         }
         let agent = match &chat.agent {
             Some(id) => self.state.agents.iter().find(|agent| agent.id == *id),
@@ -89,9 +98,8 @@ impl Actor {
         if busy {
             match self.commit(Some(&turn), events, Some(next), condition).await {
                 // The same message again: it waits, or was answered, already.
-                Ok(_) => {
-                    self.remember(chat.client_message_id);
-                    self.reply(to, Answer::Done);
+                Ok(stored) => {
+                    self.accepted(chat.client_message_id, turn, stored, to).await;
                     self.start_next_turn().await;
                 }
                 Err(error) => self.refuse_for_store(to, "chat", &error),
@@ -99,21 +107,57 @@ impl Actor {
         } else {
             let agent = Arc::new(agent);
             // The model works while the message is stored; nothing of it is shown before.
-            self.start(agent.clone(), message);
-            events.push(thinking(&agent, true));
+            let begun = self.start(agent, message);
+            events.extend(begun);
             match self.commit(Some(&turn), events, Some(next), condition).await {
                 Ok(stored) => {
                     if stored.is_none() {
                         self.drop_running();
                     }
-                    self.remember(chat.client_message_id);
-                    self.reply(to, Answer::Done);
+                    self.accepted(chat.client_message_id, turn, stored, to).await;
                 }
                 Err(error) => {
                     self.drop_running();
                     self.refuse_for_store(to, "chat", &error);
                 }
             }
+        }
+    }
+
+    /// Answers a message that is stored; `stored` is `None` for one that was there before.
+    async fn accepted(
+        &mut self,
+        id: Option<ClientMessageId>,
+        message: MessageId,
+        stored: Option<Vec<Arc<Published>>>,
+        to: ReplyTo,
+    ) {
+        let seq = stored.as_ref().and_then(|events| events.iter().find_map(|event| event.seq));
+        let answer = match (seq, &id) {
+            (Some(seq), _) => Answer::Accepted { message, seq },
+            (None, Some(id)) => self.accepted_before(id).await,
+            (None, None) => Answer::Done,
+        };
+        self.remember(id);
+        self.reply(to, answer);
+    }
+
+    /// Finds the message that a resend repeats.
+    async fn accepted_before(&self, id: &ClientMessageId) -> Answer {
+        let mut found = None;
+        let store = self.deps.store.clone();
+        let visited = history::visit(store.as_ref(), self.identity.key, MESSAGES, |row| {
+            if let DurableEvent::UserMessage(message) = row.event
+                && message.client_message_id.as_ref() == Some(id)
+            {
+                found = Some(Answer::Accepted { message: message.id, seq: row.place.seq });
+            }
+        })
+        .await;
+        match (visited, found) {
+            (Ok(()), Some(found)) => found,
+            // It is stored all the same; only its place can't be told now.
+            (Ok(()) | Err(_), _) => Answer::Done,
         }
     }
 
@@ -132,7 +176,7 @@ impl Actor {
         }
         self.close_unclosed().await;
         let Some(waiting) = self.state.open_turns.iter().find(|turn| turn.waiting).cloned() else { return };
-        let message = match self.find_message(&waiting.id).await {
+        let message = match self.waiting_message(&waiting.id).await {
             Ok(Some(message)) => message,
             Ok(None) => {
                 tracing::error!(session = %self.identity.id, turn = %waiting.id, "a waiting message is not stored");
@@ -152,28 +196,20 @@ impl Actor {
             turn.agent = agent.id.clone();
         }
         let message = UserMessage { agent: agent.id.clone(), ..message };
-        self.start(agent.clone(), message);
-        let events =
-            vec![Outgoing::durable(DurableEvent::QueueStarted(waiting.id.clone())), thinking(&agent, true)];
+        let mut events = vec![Outgoing::durable(DurableEvent::QueueStarted(waiting.id.clone()))];
+        events.extend(self.start(agent, message));
         if let Err(error) = self.commit(Some(&waiting.id), events, Some(next), None).await {
             tracing::warn!(session = %self.identity.id, %error, "a waiting message was not begun");
             self.drop_running();
         }
     }
 
-    async fn find_message(&self, id: &MessageId) -> Result<Option<UserMessage>, StoreError> {
-        let rows = history::load(self.deps.store.as_ref(), self.identity.key, MESSAGES, None).await?;
-        let messages = rows.into_iter().filter_map(|row| match row.event {
-            DurableEvent::UserMessage(message) => Some(message),
-            _ => None,
-        });
-        Ok(messages.into_iter().find(|message| message.id == *id))
-    }
-
-    fn start(&mut self, agent: Arc<Agent>, message: UserMessage) {
+    /// Starts a turn's task; returns what is announced of it.
+    fn start(&mut self, agent: Arc<Agent>, message: UserMessage) -> [Outgoing; 2] {
         let (port, reports) = TurnPort::new(self.settings.subscribe());
         let cancel = CancellationToken::new();
         let turn = message.id.clone();
+        let response = message_id();
         let task = TurnTask {
             deps: self.deps.clone(),
             identity: self.identity.clone(),
@@ -197,21 +233,26 @@ impl Actor {
             },
             agent: agent.clone(),
             message,
+            response: response.clone(),
         };
         let task = self.tasks.spawn(async move {
             task.run().await;
             None
         });
         let _counted = Counted::new(self.turns.clone());
-        self.running = Some(Running { turn, agent, reports, cancel, task, _counted });
+        let started = LiveEvent::ResponseStarted { agent: agent.id.clone(), response: response.clone() };
+        let begun = [thinking(&agent, true), Outgoing::Live(started)];
+        let reply = ActiveReply { response, agent: agent.id.clone(), text: String::new(), index: 0 };
+        self.running = Some(Running { turn, agent, reports, cancel, reply, task, _counted });
+        begun
     }
 
     /// Ends the running turn without a word: its begin was not stored, or its store failed.
-    fn drop_running(&mut self) -> Option<(MessageId, Arc<Agent>)> {
+    fn drop_running(&mut self) -> Option<Dropped> {
         let running = self.running.take()?;
         running.task.abort();
         drop(self.broker.take_all());
-        Some((running.turn, running.agent))
+        Some(Dropped { turn: running.turn, agent: running.agent, response: running.reply.response })
     }
 
     pub(super) async fn on_report(&mut self, report: TurnReport) {
@@ -304,10 +345,14 @@ impl Actor {
         let Some(running) = self.running.take() else { return };
         let mut next = self.state.clone();
         next.open_turns.retain(|turn| turn.id != running.turn);
+        let response = running.reply.response.clone();
+        let over = LiveEvent::ResponseEnded { agent: running.agent.id.clone(), response: response.clone() };
+        events.push(Outgoing::Live(over));
         events.push(thinking(&running.agent, false));
-        events.push(Outgoing::durable(ended(end)));
+        events.push(Outgoing::durable(ended(end, response)));
         if let Err(error) = self.commit(Some(&running.turn), events, Some(next), None).await {
-            self.announce_failure(running.turn, &running.agent, &error).await;
+            let Running { turn, agent, reply, .. } = running;
+            self.announce_failure(Dropped { turn, agent, response: reply.response }, &error).await;
         }
         self.set_approval_deadline();
         self.start_next_turn().await;
@@ -331,16 +376,19 @@ impl Actor {
 
     /// The store did not take an event of the running turn: nothing more of it is shown.
     async fn fail_turn(&mut self, error: &StoreError) {
-        if let Some((turn, agent)) = self.drop_running() {
-            self.announce_failure(turn, &agent, error).await;
+        if let Some(dropped) = self.drop_running() {
+            self.announce_failure(dropped, error).await;
             self.start_next_turn().await;
         }
     }
 
-    async fn announce_failure(&mut self, turn: MessageId, agent: &Arc<Agent>, error: &StoreError) {
+    async fn announce_failure(&mut self, dropped: Dropped, error: &StoreError) {
+        let Dropped { turn, agent, response } = dropped;
         tracing::error!(session = %self.identity.id, %turn, %error, "a turn could not be stored");
         let failed = TurnFailed { code: error.code(), message: error.to_string() };
-        let events = vec![thinking(agent, false), Outgoing::Live(LiveEvent::Failed(failed))];
+        let over = LiveEvent::ResponseEnded { agent: agent.id.clone(), response };
+        let events =
+            vec![Outgoing::Live(over), thinking(&agent, false), Outgoing::Live(LiveEvent::Failed(failed))];
         // Live events need no store.
         drop(self.commit(Some(&turn), events, None, None).await);
         self.unclosed.push((turn, error.code()));
@@ -374,14 +422,13 @@ fn thinking(agent: &Arc<Agent>, thinking: bool) -> Outgoing {
     Outgoing::Live(LiveEvent::AgentState { agent: agent.clone(), thinking, detail: None })
 }
 
-fn ended(end: TurnEnd) -> DurableEvent {
+fn ended(end: TurnEnd, response: MessageId) -> DurableEvent {
     match end {
         TurnEnd::Done { usage, stop } => DurableEvent::Done(TurnDone { usage, stop }),
-        TurnEnd::Interrupted { usage } => interrupted(usage),
+        TurnEnd::Interrupted { usage } => {
+            let (reason, response) = ("cancelled".to_owned(), Some(response));
+            DurableEvent::Interrupted(TurnInterrupted { usage, reason, response })
+        }
         TurnEnd::Failed { code, message } => DurableEvent::TurnFailed(TurnFailed { code, message }),
     }
-}
-
-fn interrupted(usage: Usage) -> DurableEvent {
-    DurableEvent::Interrupted(TurnInterrupted { usage, reason: "cancelled".to_owned() })
 }
