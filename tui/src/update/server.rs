@@ -234,6 +234,7 @@ fn answer_refused(model: &mut Model, error: &ErrorEvent) {
 }
 
 /// What a frame adds to the conversation. Returns the turn's end if it is one.
+#[expect(clippy::too_many_lines, reason = "one arm for each event")]
 fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEnd> {
     let seq = frame.seq;
     let lost = is_lost_turn(&frame);
