@@ -9,7 +9,8 @@ use tns_protocol::agent::AgentUpdate;
 use tns_protocol::approval::{AutonomyLevel, Decision};
 use tns_protocol::chat::{Chat, ContentPart, Origin};
 use tns_protocol::knowledge::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT};
-use tns_protocol::log::EXTENSION;
+use tns_protocol::log::{EXTENSION, Hello, HistoryGet};
+use tns_protocol::session::SessionList;
 use tns_protocol::tool::{ClientToolDef, McpResult};
 use tns_protocol::{
     ClientFrame, ClientMessage, ErrorCode, RequestId, ServerFrame, SessionId, Timestamp, check_label,
@@ -72,31 +73,23 @@ impl Dispatcher {
             let message = format!("{} belongs to {EXTENSION}: send hello first", message.type_name());
             return Err(invalid(message));
         }
-        match message {
-            ClientMessage::Hello(hello) => self.hello(id, re, hello).await,
-            ClientMessage::HistoryGet(get) => self.history(id, re, get).await,
-            ClientMessage::SessionList(list) => self.list(id, re, list).await,
-            ClientMessage::SetStrategy(set) if set.strategy == "SINGLE" => Ok(()),
-            message => self.ask_session(id, re, message).await,
-        }
-    }
-
-    async fn ask_session(
-        &mut self,
-        id: &SessionId,
-        re: Option<RequestId>,
-        message: ClientMessage,
-    ) -> Result<(), Refused> {
         let creates = !matches!(
             message,
             ClientMessage::ToolApprove(_) | ClientMessage::McpResult(_) | ClientMessage::Cancel(_)
         );
         let resumes = matches!(message, ClientMessage::Resume(_));
         let kind = if resumes { JoinKind::Resumes } else { JoinKind::Pending };
-        let make = command(message, self.connection)?;
-        let handle = self.session(id, creates, kind).await?;
-        let command = make(self.reply_to(re), handle.identity());
-        handle.try_send(command).map_err(|error| (error.code(), error.to_string()))
+        match asked(message, self.connection)? {
+            Asked::Session(make) => {
+                let handle = self.session(id, creates, kind).await?;
+                let command = make(self.reply_to(re), handle.identity());
+                handle.try_send(command).map_err(|error| (error.code(), error.to_string()))
+            }
+            Asked::Hello(hello) => self.hello(id, re, hello).await,
+            Asked::History(get) => self.history(id, re, get).await,
+            Asked::List(list) => self.list(id, re, list).await,
+            Asked::Nothing => Ok(()),
+        }
     }
 
     fn reply_to(&self, re: Option<RequestId>) -> ReplyTo {
@@ -175,9 +168,20 @@ fn invalid(message: impl Into<String>) -> Refused {
 
 type MakeCommand = Box<dyn FnOnce(ReplyTo, &SessionIdentity) -> SessionCommand + Send>;
 
-/// Checks an event and returns how its command is made once its session is known.
-fn command(message: ClientMessage, connection: ConnectionId) -> Result<MakeCommand, Refused> {
-    Ok(match message {
+/// Who is asked.
+enum Asked {
+    /// The session's task; its command is made once the session is known.
+    Session(MakeCommand),
+    Hello(Hello),
+    History(HistoryGet),
+    List(SessionList),
+    /// What is asked for holds already.
+    Nothing,
+}
+
+/// Checks an event and returns who is asked what.
+fn asked(message: ClientMessage, connection: ConnectionId) -> Result<Asked, Refused> {
+    let make: MakeCommand = match message {
         ClientMessage::Chat(chat) => {
             let chat = chat_command(chat)?;
             Box::new(|to, _| SessionCommand::Chat(chat, to))
@@ -251,22 +255,23 @@ fn command(message: ClientMessage, connection: ConnectionId) -> Result<MakeComma
             }
             Box::new(|to, _| SessionCommand::QueueEdit(edit.message_id, edit.message, to))
         }
+        ClientMessage::SetStrategy(set) if set.strategy == "SINGLE" => return Ok(Asked::Nothing),
         ClientMessage::SetStrategy(_) => return Err(invalid("strategy must be SINGLE")),
+        ClientMessage::Hello(hello) => return Ok(Asked::Hello(hello)),
+        ClientMessage::HistoryGet(get) => return Ok(Asked::History(get)),
+        ClientMessage::SessionList(list) => return Ok(Asked::List(list)),
         ClientMessage::SessionRename(_)
         | ClientMessage::SessionDelete(_)
         | ClientMessage::SessionFork(_)
         | ClientMessage::Feedback(_) => {
             return Err((ErrorCode::NotImplemented, "this server does not offer it yet".into()));
         }
-        // Asked of the server, not of a session's task.
-        ClientMessage::Hello(_) | ClientMessage::HistoryGet(_) | ClientMessage::SessionList(_) => {
-            return Err((ErrorCode::Internal, "a bug of the server: no command for it".into()));
-        }
         // `decode_client` lets no unknown type through.
         ClientMessage::Unknown(name) => {
             return Err((ErrorCode::UnknownType, format!("type {name:?} is not known")));
         }
-    })
+    };
+    Ok(Asked::Session(make))
 }
 
 /// Checks a search.
