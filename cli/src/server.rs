@@ -238,7 +238,7 @@ fn not_started(dir: &DataDir, error: &StartError) -> Stop {
     };
     let message = match error {
         // Damaged, or another program's.
-        StartError::Store(store @ StoreError::Failed(_)) => format!(
+        StartError::Store(store @ (StoreError::Failed(_) | StoreError::Damaged(_))) => format!(
             "{store}; its file is {}: move it away to begin with an empty one, or choose another folder with --data-dir",
             dir.file(DATABASE).display()
         ),

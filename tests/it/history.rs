@@ -7,7 +7,7 @@ use tns_server_core::event::{AssistantMessage, DurableEvent, MessageStatus, Tool
 use tns_server_core::message::{Image, ModelRole, Note, Part, ToolCall, new_call_id};
 use tns_server_core::scripted::{Beat, Script, call};
 use tns_server_core::store::{
-    Append, Condition, LOCAL_PRINCIPAL, NewEvent, OpenTurn, SessionRecord, SessionState, Store,
+    Append, LOCAL_PRINCIPAL, NewEvent, OpenTurn, SessionRecord, SessionState, Store,
 };
 use tns_tests::socket::{of_type, text};
 use tns_tests::{Setup, TestServer, results, session};
@@ -132,7 +132,7 @@ async fn crashed(setup: &Setup) -> (SessionRecord, Vec<ToolCall>) {
     let state =
         SessionState { open_turns: vec![open("first", false), open("second", true)], ..record.state.clone() };
     let events = events.map(|(id, event)| NewEvent { turn: Some(turn(id)), event }).into();
-    let append = Append { session: record.key, events, state: Some(state), condition: None::<Condition> };
+    let append = Append { state: Some(state), ..Append::new(record.key, events) };
     setup.store.append(append).await.unwrap();
     (record, calls)
 }

@@ -24,7 +24,7 @@ async fn ended_log(setup: &Setup) -> Vec<StoredEvent> {
     let store = &setup.store;
     loop {
         if let Some(record) = store.find_session(LOCAL_PRINCIPAL, &session("s")).await.unwrap() {
-            let query = EventQuery { after: 0, before: None, limit: 500, kinds: None };
+            let query = EventQuery::default();
             let events = store.events(record.key, query).await.unwrap().events;
             if events.last().is_some_and(|row| row.event.ends_turn()) && record.state.open_turns.is_empty() {
                 return events;

@@ -132,11 +132,11 @@ fn kb_added(id: &DocumentId) -> NewEvent {
 }
 
 fn plain(session: SessionKey, events: Vec<NewEvent>) -> Append {
-    Append { session, events, state: None, condition: None }
+    Append::new(session, events)
 }
 
 fn only_if(session: SessionKey, events: Vec<NewEvent>, condition: Condition) -> Append {
-    Append { session, events, state: None, condition: Some(condition) }
+    Append { condition: Some(condition), ..Append::new(session, events) }
 }
 
 async fn stored(store: &impl AnyStore, append: Append) -> Vec<Place> {
@@ -147,7 +147,7 @@ async fn stored(store: &impl AnyStore, append: Append) -> Vec<Place> {
 }
 
 fn everything() -> EventQuery {
-    EventQuery { after: 0, before: None, limit: usize::MAX, kinds: None }
+    EventQuery { limit: usize::MAX, ..EventQuery::default() }
 }
 
 async fn whole_log(store: &impl AnyStore, session: SessionKey) -> Vec<StoredEvent> {

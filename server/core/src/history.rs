@@ -11,7 +11,7 @@ use tns_protocol::{MessageId, Seq, ToolCallId};
 use crate::agent::Agent;
 use crate::event::{AssistantMessage, DurableEvent, EventKind, MessageOrigin, MessageStatus, UserMessage};
 use crate::message::{ModelMessage, ModelRole, Native, Note, Part, ToolCall, ToolResult};
-use crate::store::{EventQuery, MAX_PAGE_EVENTS, SessionKey, Store, StoreError, StoredEvent};
+use crate::store::{EventQuery, SessionKey, Store, StoreError, StoredEvent};
 
 /// The kinds of events that a conversation is made of.
 pub(crate) const CONVERSATION: &[EventKind] = &[
@@ -64,7 +64,7 @@ async fn pages(
 ) -> Result<(), StoreError> {
     let mut after = 0;
     loop {
-        let query = EventQuery { after, before, limit: MAX_PAGE_EVENTS, kinds: Some(kinds) };
+        let query = EventQuery { after, before, kinds: Some(kinds), ..EventQuery::default() };
         let page = store.events(session, query).await?;
         after = page.events.last().map_or(after, |event| event.place.seq);
         page.events.into_iter().for_each(&mut visit);

@@ -20,6 +20,7 @@ pub mod message;
 mod prompt;
 pub mod recovery;
 pub mod scripted;
+pub mod search;
 pub mod session;
 pub mod store;
 pub mod tool;

@@ -1,32 +1,40 @@
 //! A store in memory, for tests and temporary servers. Keeps the same promises as one on disk, but for
 //! surviving the process.
 
+mod document;
+mod log;
+mod search;
+mod transfer;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::future::{self, BoxFuture};
-use tns_protocol::knowledge::PREVIEW_CHARS;
-use tns_protocol::{DocumentId, SessionId, Timestamp};
+use tns_protocol::{MessageId, Seq, SessionId, Timestamp};
 use uuid::Uuid;
 
 use crate::approval::AuditRecord;
 use crate::event::DurableEvent;
 use crate::store::{
-    Append, Appended, AuditQuery, Collection, Condition, Document, DocumentChange, DocumentInfo,
-    DocumentStore, EventPage, EventQuery, MAX_PAGE_BYTES, MAX_PAGE_EVENTS, MAX_PAGE_SESSIONS, NewSession,
-    Place, SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StoredEvent,
+    Append, Appended, AuditQuery, Collection, Condition, Document, EventPage, EventQuery, ImportKey,
+    ImportedEvent, MAX_PAGE_SESSIONS, NewImport, NewSession, Place, Score, SearchPage, SearchQuery,
+    SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StoredEvent, StreamPage,
 };
+use document::StoredDocument;
 
 /// A store in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryStore {
     inner: Mutex<Inner>,
+    epoch: String,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     sessions: BTreeMap<SessionKey, Session>,
+    imports: BTreeMap<ImportKey, (NewImport, Vec<ImportedEvent>)>,
+    last_key: i64,
     gseq: u64,
     documents: Vec<StoredDocument>,
     document_head: u64,
@@ -36,15 +44,15 @@ struct Inner {
 struct Session {
     record: SessionRecord,
     events: Vec<StoredEvent>,
+    feedback: BTreeMap<Seq, Score>,
+    /// The end of what was copied from another session.
+    copied: Seq,
 }
 
-#[derive(Debug)]
-struct StoredDocument {
-    collection: String,
-    id: DocumentId,
-    gseq: u64,
-    /// `None`: removed.
-    document: Option<Document>,
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), epoch: Uuid::new_v4().simple().to_string() }
+    }
 }
 
 impl MemoryStore {
@@ -60,9 +68,35 @@ impl MemoryStore {
 
 impl Inner {
     fn session(&mut self, key: SessionKey) -> Result<&mut Session, StoreError> {
-        self.sessions
-            .get_mut(&key)
-            .ok_or_else(|| StoreError::Failed(format!("no session with key {}", key.0)))
+        self.sessions.get_mut(&key).ok_or(StoreError::NoSession)
+    }
+
+    fn find(&self, principal: &str, id: &SessionId) -> Option<&SessionRecord> {
+        let mut records = self.sessions.values().map(|session| &session.record);
+        records.find(|record| record.principal == principal && record.id == *id)
+    }
+
+    fn next_key(&mut self) -> i64 {
+        self.last_key += 1;
+        self.last_key
+    }
+
+    fn make(&mut self, new: NewSession, created_at: Timestamp) -> &mut Session {
+        let key = SessionKey(self.next_key());
+        let record = SessionRecord {
+            key,
+            principal: new.principal,
+            id: new.id,
+            title: new.title,
+            workspace: new.workspace,
+            epoch: Uuid::new_v4().simple().to_string(),
+            created_at,
+            updated_at: Timestamp::now(),
+            head_seq: 0,
+            state: new.state,
+        };
+        let session = Session { record, events: Vec::new(), feedback: BTreeMap::new(), copied: 0 };
+        self.sessions.entry(key).or_insert(session)
     }
 
     fn append(&mut self, append: Append) -> Result<Appended, StoreError> {
@@ -96,30 +130,23 @@ impl Inner {
         if let Some(state) = append.state {
             session.record.state = state;
         }
+        if let Some(title) = append.title {
+            session.record.title = title;
+        }
         if !places.is_empty() {
             session.record.updated_at = at;
         }
         Ok(Appended::Stored(places))
     }
 
-    /// Adds (`Some`) or removes (`None`) a document; `false`: it is there, or not there, already.
-    fn change_document(&mut self, collection: &str, id: &DocumentId, document: Option<Document>) -> bool {
-        let at = self.documents.iter().position(|stored| stored.collection == collection && stored.id == *id);
-        let there = at.is_some_and(|at| self.documents[at].document.is_some());
-        if there == document.is_some() {
+    fn delete(&mut self, key: SessionKey) -> bool {
+        if self.sessions.remove(&key).is_none() {
             return false;
         }
-        if let Some(at) = at {
-            self.documents.remove(at);
+        let collection = Collection::Session(key);
+        for document in self.living(&collection) {
+            self.change_document(&collection.as_text(), &document.id, None);
         }
-        self.gseq += 1;
-        self.document_head = self.gseq;
-        self.documents.push(StoredDocument {
-            collection: collection.to_owned(),
-            id: id.clone(),
-            gseq: self.gseq,
-            document,
-        });
         true
     }
 }
@@ -128,28 +155,12 @@ impl Inner {
 impl Store for MemoryStore {
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool), StoreError> {
         let mut inner = self.lock();
-        let existing =
-            inner.sessions.values().find(|s| s.record.principal == new.principal && s.record.id == new.id);
-        if let Some(session) = existing {
-            return Ok((session.record.clone(), false));
+        if let Some(existing) = inner.find(&new.principal, &new.id) {
+            return Ok((existing.clone(), false));
         }
-        let epoch = Uuid::new_v4().to_string();
-        let key = SessionKey(inner.sessions.len() as i64 + 1);
-        let now = Timestamp::now();
-        let record = SessionRecord {
-            key,
-            principal: new.principal,
-            id: new.id,
-            title: new.title,
-            workspace: new.workspace,
-            epoch,
-            created_at: now,
-            updated_at: now,
-            head_seq: 0,
-            state: new.state,
-        };
-        inner.sessions.insert(key, Session { record: record.clone(), events: Vec::new() });
-        Ok((record, true))
+        let session = inner.make(new, Timestamp::now());
+        session.record.updated_at = session.record.created_at;
+        Ok((session.record.clone(), true))
     }
 
     async fn find_session(
@@ -157,9 +168,7 @@ impl Store for MemoryStore {
         principal: &str,
         id: &SessionId,
     ) -> Result<Option<SessionRecord>, StoreError> {
-        let inner = self.lock();
-        let mut sessions = inner.sessions.values().map(|session| &session.record);
-        Ok(sessions.find(|record| record.principal == principal && record.id == *id).cloned())
+        Ok(self.lock().find(principal, id).cloned())
     }
 
     async fn list_sessions(
@@ -189,28 +198,90 @@ impl Store for MemoryStore {
         Box::pin(future::ready(self.lock().append(append)))
     }
 
-    async fn events(&self, session: SessionKey, query: EventQuery) -> Result<EventPage, StoreError> {
+    async fn delete_session(&self, session: SessionKey) -> Result<bool, StoreError> {
+        Ok(self.lock().delete(session))
+    }
+
+    async fn sessions_idle_since(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>, StoreError> {
+        let inner = self.lock();
+        let records = inner.sessions.values().map(|session| &session.record);
+        let mut idle: Vec<_> = records.filter(|record| record.updated_at < before).cloned().collect();
+        idle.sort_by_key(|record| (record.updated_at, record.key));
+        idle.truncate(limit.min(MAX_PAGE_SESSIONS));
+        Ok(idle)
+    }
+
+    async fn fork_session(
+        &self,
+        from: SessionKey,
+        at_seq: Seq,
+        new: NewSession,
+    ) -> Result<(SessionRecord, bool), StoreError> {
+        self.lock().fork(from, at_seq, new)
+    }
+
+    async fn begin_import(&self, new: NewImport) -> Result<Option<ImportKey>, StoreError> {
+        Ok(self.lock().begin_import(new))
+    }
+
+    async fn import_events(&self, import: ImportKey, events: Vec<ImportedEvent>) -> Result<(), StoreError> {
+        self.lock().import_events(import, events)
+    }
+
+    async fn finish_import(&self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError> {
+        self.lock().finish_import(import)
+    }
+
+    async fn abandon_import(&self, import: ImportKey) -> Result<(), StoreError> {
+        self.lock().imports.remove(&import);
+        Ok(())
+    }
+
+    async fn search(&self, query: SearchQuery) -> Result<SearchPage, StoreError> {
+        Ok(self.lock().search(&query))
+    }
+
+    async fn rate(
+        &self,
+        session: SessionKey,
+        message: &MessageId,
+        score: Option<Score>,
+    ) -> Result<bool, StoreError> {
         let mut inner = self.lock();
         let session = inner.session(session)?;
-        let wanted = |row: &&StoredEvent| {
-            row.place.seq > query.after
-                && query.before.is_none_or(|before| row.place.seq < before)
-                && query.kinds.is_none_or(|kinds| kinds.contains(&row.event.kind()))
+        let Some(event) = session.events.iter().find(|event| event.message() == Some(message)) else {
+            return Ok(false);
         };
-        let mut rows = session.events.iter().filter(wanted).peekable();
-        let mut events = Vec::new();
-        let mut bytes = 0;
-        while let Some(row) = rows.peek() {
-            let size = serde_json::to_string(&row.event).map_or(0, |body| body.len());
-            let full = events.len() >= query.limit.min(MAX_PAGE_EVENTS) || bytes + size > MAX_PAGE_BYTES;
-            if full && !events.is_empty() || query.limit == 0 {
-                break;
-            }
-            bytes += size;
-            events.extend(rows.next().cloned());
-        }
-        let more = rows.peek().is_some();
-        Ok(EventPage { events, more, head_seq: session.record.head_seq })
+        match score {
+            Some(score) => session.feedback.insert(event.place.seq, score),
+            None => session.feedback.remove(&event.place.seq),
+        };
+        Ok(true)
+    }
+
+    async fn events_since(
+        &self,
+        gseq: u64,
+        principal: Option<&str>,
+        limit: usize,
+    ) -> Result<StreamPage, StoreError> {
+        Ok(self.lock().stream(gseq, principal, limit))
+    }
+
+    async fn head_gseq(&self) -> Result<u64, StoreError> {
+        Ok(self.lock().gseq)
+    }
+
+    fn epoch(&self) -> String {
+        self.epoch.clone()
+    }
+
+    async fn events(&self, session: SessionKey, query: EventQuery) -> Result<EventPage, StoreError> {
+        Ok(self.lock().session(session)?.page(&query))
     }
 
     async fn sessions_with_open_turns(&self) -> Result<Vec<SessionRecord>, StoreError> {
@@ -220,73 +291,10 @@ impl Store for MemoryStore {
     }
 
     async fn audit(&self, query: AuditQuery) -> Result<Vec<(SessionId, AuditRecord)>, StoreError> {
-        let inner = self.lock();
-        let mut found: Vec<(u64, SessionId, AuditRecord)> = Vec::new();
-        for session in inner.sessions.values() {
-            if query.session.is_some_and(|key| key != session.record.key) {
-                continue;
-            }
-            for row in &session.events {
-                if let DurableEvent::Audited(record) = &row.event
-                    && query.since.is_none_or(|since| record.at >= since)
-                    && query.decision.is_none_or(|decision| record.decision == decision)
-                {
-                    found.push((row.place.gseq, session.record.id.clone(), record.clone()));
-                }
-            }
-        }
-        found.sort_by_key(|(gseq, ..)| *gseq);
-        let skip = found.len().saturating_sub(query.limit);
-        Ok(found.into_iter().skip(skip).map(|(_, id, record)| (id, record)).collect())
+        Ok(self.lock().audit(&query))
     }
 
     async fn check(&self) -> Result<(), StoreError> {
         Ok(())
-    }
-}
-
-#[async_trait]
-impl DocumentStore for MemoryStore {
-    async fn documents(&self, collection: &Collection) -> Result<Vec<DocumentInfo>, StoreError> {
-        let collection = collection.as_text();
-        let inner = self.lock();
-        let stored = inner.documents.iter().filter(|stored| stored.collection == collection);
-        let info = |document: &Document| DocumentInfo {
-            id: document.id.clone(),
-            preview: document.content.chars().take(PREVIEW_CHARS).collect(),
-            content_length: document.content.chars().count() as u64,
-            metadata: document.metadata.clone(),
-        };
-        Ok(stored.filter_map(|stored| stored.document.as_ref()).map(info).collect())
-    }
-
-    async fn document_counts(&self, collections: &[Collection]) -> Result<BTreeMap<String, u64>, StoreError> {
-        let inner = self.lock();
-        let mut counts = BTreeMap::new();
-        for collection in collections.iter().map(Collection::as_text) {
-            let there =
-                |stored: &&StoredDocument| stored.collection == collection && stored.document.is_some();
-            let count = inner.documents.iter().filter(there).count() as u64;
-            if count > 0 {
-                counts.insert(collection, count);
-            }
-        }
-        Ok(counts)
-    }
-
-    async fn document_changes(&self, after: u64, limit: usize) -> Result<Vec<DocumentChange>, StoreError> {
-        let inner = self.lock();
-        let changes = inner.documents.iter().filter(|stored| stored.gseq > after).take(limit);
-        let change = |stored: &StoredDocument| DocumentChange {
-            gseq: stored.gseq,
-            collection: stored.collection.clone(),
-            id: stored.id.clone(),
-            document: stored.document.clone(),
-        };
-        Ok(changes.map(change).collect())
-    }
-
-    async fn document_head(&self) -> Result<u64, StoreError> {
-        Ok(self.lock().document_head)
     }
 }

@@ -39,9 +39,7 @@ pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
                 .into_iter()
                 .map(|event| NewEvent { turn: Some(turn.id.clone()), event })
                 .collect();
-            store
-                .append(Append { session: session.key, events, state: Some(state), condition: None })
-                .await?;
+            store.append(Append { state: Some(state), ..Append::new(session.key, events) }).await?;
             ended += 1;
         }
     }

@@ -1,19 +1,32 @@
 //! The seam to storage: sessions, the append-only log, documents. No SQL here.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+mod document;
+mod import;
+mod log;
+mod search;
+
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
-use tns_protocol::approval::{AuditDecision, AutonomyLevel};
+use tns_protocol::approval::AutonomyLevel;
 use tns_protocol::{AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, Seq, SessionId, Timestamp};
 
 use crate::agent::Agent;
 use crate::approval::{AuditRecord, Grant};
-use crate::event::{DurableEvent, EventKind};
+use crate::event::DurableEvent;
+
+pub use document::{
+    Collection, Document, DocumentChange, DocumentInfo, DocumentStore, Hit, Knowledge, KnowledgeError,
+    KnowledgeQuery, NewDocument, hex,
+};
+pub use import::{ImportKey, ImportedEvent, NewImport};
+pub use log::{
+    AuditQuery, EventPage, EventQuery, MAX_PAGE_BYTES, MAX_PAGE_EVENTS, MAX_PAGE_SCAN, MAX_PAGE_SESSIONS,
+    Place, Score, SessionCursor, SessionPage, StoredEvent, StreamEvent, StreamPage, Take,
+};
+pub use search::{MAX_PAGE_HITS, SearchCursor, SearchHit, SearchPage, SearchQuery, SearchSource};
 
 /// The principal of a local client of the server's own user.
 pub const LOCAL_PRINCIPAL: &str = "local";
@@ -102,8 +115,17 @@ pub struct Append {
     pub events: Vec<NewEvent>,
     /// What holds after them; `None`: as before.
     pub state: Option<SessionState>,
+    /// The session's title after them; `None`: as before, `Some(None)`: no title.
+    pub title: Option<Option<String>>,
     /// Store only if.
     pub condition: Option<Condition>,
+}
+
+impl Append {
+    /// Makes an append of events and nothing else.
+    pub fn new(session: SessionKey, events: Vec<NewEvent>) -> Self {
+        Self { session, events, state: None, title: None, condition: None }
+    }
 }
 
 /// An event to be stored.
@@ -135,91 +157,6 @@ pub enum Appended {
     Unchanged,
 }
 
-/// Where an event was stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Its place in the session's log: from 1, without gaps.
-    pub seq: Seq,
-    /// Its place in the store: rises strictly in commit order, may have gaps.
-    pub gseq: u64,
-    /// When it was stored.
-    pub at: Timestamp,
-}
-
-/// A stored event.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StoredEvent {
-    /// Where.
-    pub place: Place,
-    /// The turn it belongs to.
-    pub turn: Option<MessageId>,
-    /// The event.
-    pub event: DurableEvent,
-}
-
-/// Which events of a log to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventQuery {
-    /// Only those after this place.
-    pub after: Seq,
-    /// Only those before this place; `None`: to the end.
-    pub before: Option<Seq>,
-    /// At most so many.
-    pub limit: usize,
-    /// Only these kinds; `None`: all.
-    pub kinds: Option<&'static [EventKind]>,
-}
-
-/// Most events of one page.
-pub const MAX_PAGE_EVENTS: usize = 500;
-/// Most bytes of stored bodies in one page; a page holds at least one event.
-pub const MAX_PAGE_BYTES: usize = 1 << 20;
-
-/// A page of a log, ascending.
-#[derive(Debug, Clone, PartialEq)]
-pub struct EventPage {
-    /// The events.
-    pub events: Vec<StoredEvent>,
-    /// There are more after the last one.
-    pub more: bool,
-    /// The log's last place.
-    pub head_seq: Seq,
-}
-
-/// Most sessions of one page.
-pub const MAX_PAGE_SESSIONS: usize = 500;
-
-/// A page of sessions, the one whose log grew last first.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SessionPage {
-    /// The sessions.
-    pub sessions: Vec<SessionRecord>,
-    /// Give this for the next page.
-    pub next: Option<SessionCursor>,
-}
-
-/// Where a page of sessions goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionCursor {
-    /// Sessions whose log grew at or before this time …
-    pub updated_at: Timestamp,
-    /// … and, at the same time, with a smaller key.
-    pub key: SessionKey,
-}
-
-/// Which audit records to read.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AuditQuery {
-    /// Of this session; `None`: of the whole store.
-    pub session: Option<SessionKey>,
-    /// Only those at or after this time.
-    pub since: Option<Timestamp>,
-    /// Only those decided so.
-    pub decision: Option<AuditDecision>,
-    /// At most so many, the newest; given back oldest first.
-    pub limit: usize,
-}
-
 /// Why the store did not do it. Nothing was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -232,6 +169,15 @@ pub enum StoreError {
     /// The store was written by a newer version.
     #[error("{0}")]
     Newer(String),
+    /// There is no session with this key; it may have been deleted meanwhile.
+    #[error("the session is not there any more")]
+    NoSession,
+    /// The store's file can't be written.
+    #[error("the store can't be written: {0}; make its file and its folder writable")]
+    ReadOnly(String),
+    /// A part of the store's file can't be understood; the rest stays readable.
+    #[error("the store's file is damaged: {0}; copy it before anything else, then restore a backup")]
+    Damaged(String),
     /// Anything else.
     #[error("the store failed: {0}")]
     Failed(String),
@@ -243,7 +189,8 @@ impl StoreError {
         match self {
             Self::Full => ErrorCode::StorageFull,
             Self::Busy => ErrorCode::StorageBusy,
-            Self::Newer(_) | Self::Failed(_) => ErrorCode::Internal,
+            Self::NoSession => ErrorCode::SessionNotFound,
+            Self::Newer(_) | Self::ReadOnly(_) | Self::Damaged(_) | Self::Failed(_) => ErrorCode::Internal,
         }
     }
 }
@@ -275,6 +222,78 @@ pub trait Store: Send + Sync + 'static {
     /// writes when this is called, not when the future is polled, and is done even if the future is dropped.
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, StoreError>>;
 
+    /// Erases a session: its log, its state, its own documents, what people thought of its messages and what
+    /// finds them. The erased text is not left in the store's files. A document erased shows as a removal in
+    /// [`DocumentStore::document_changes`], and the key is never given again. `false`: there was none.
+    async fn delete_session(&self, session: SessionKey) -> Result<bool, StoreError>;
+
+    /// Lists sessions of every principal whose log has not grown since before this time, the longest idle first,
+    /// at most `limit` and at most [`MAX_PAGE_SESSIONS`]. Whether one is in use is the caller's to know.
+    async fn sessions_idle_since(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>, StoreError>;
+
+    /// Makes a session with a copy of the events 1 to `at_seq` of another, in one transaction. Places count from
+    /// 1 in the new log, times and the senders' message ids stay as they were, and so does what people thought of
+    /// the messages. The session's own documents that were added by then and are still there are copied, under
+    /// the ids that they have in the new session's collection; the copied events name those. A copy decided
+    /// nothing: audit records stay the first session's. What holds in the new session is `new.state`.
+    ///
+    /// An existing session with the same principal and id is given back unchanged; the flag says whether it was made.
+    ///
+    /// # Errors
+    /// Also [`StoreError::Failed`] where the log does not reach `at_seq`.
+    async fn fork_session(
+        &self,
+        from: SessionKey,
+        at_seq: Seq,
+        new: NewSession,
+    ) -> Result<(SessionRecord, bool), StoreError>;
+
+    /// Begins to take a session in. Nothing of it is seen before [`Store::finish_import`], and what is not
+    /// finished when the store closes is thrown away. `None`: the principal has a session with this id.
+    async fn begin_import(&self, new: NewImport) -> Result<Option<ImportKey>, StoreError>;
+
+    /// Adds events behind those that the import has; their places are counted from 1.
+    async fn import_events(&self, import: ImportKey, events: Vec<ImportedEvent>) -> Result<(), StoreError>;
+
+    /// Makes the session with all events of the import, in one transaction. Its log grows now, so it is not idle,
+    /// though its events keep their times. `None`: meanwhile the principal got a session with this id; the import
+    /// is thrown away.
+    async fn finish_import(&self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError>;
+
+    /// Throws an import away. One that is not there is no error.
+    async fn abandon_import(&self, import: ImportKey) -> Result<(), StoreError>;
+
+    /// Searches the titles and the messages of a principal's sessions. Any text is fine and none is syntax.
+    async fn search(&self, query: SearchQuery) -> Result<SearchPage, StoreError>;
+
+    /// Keeps what a person thinks of a message of the session, or forgets it. `false`: there is no such message.
+    async fn rate(
+        &self,
+        session: SessionKey,
+        message: &MessageId,
+        score: Option<Score>,
+    ) -> Result<bool, StoreError>;
+
+    /// Reads the events after a place of the whole store, of one principal or of all, at most `limit` and at
+    /// most a page as [`Store::events`] has it. A session that was forked or taken in shows as new events.
+    async fn events_since(
+        &self,
+        gseq: u64,
+        principal: Option<&str>,
+        limit: usize,
+    ) -> Result<StreamPage, StoreError>;
+
+    /// Returns a place that no stored event lies behind. Cheap.
+    async fn head_gseq(&self) -> Result<u64, StoreError>;
+
+    /// Returns the store's name. It changes when the store is made anew or restored; places of another epoch
+    /// mean nothing.
+    fn epoch(&self) -> String;
+
     /// Reads a page of a log.
     async fn events(&self, session: SessionKey, query: EventQuery) -> Result<EventPage, StoreError>;
 
@@ -287,167 +306,3 @@ pub trait Store: Send + Sync + 'static {
     /// Whether the store can be read and written.
     async fn check(&self) -> Result<(), StoreError>;
 }
-
-/// A set of documents that is searched as one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Collection {
-    /// One session's.
-    Session(SessionKey),
-    /// One folder's, by digest: every session of a principal that works there.
-    Project(String),
-    /// One principal's.
-    User(String),
-}
-
-impl Collection {
-    /// Returns the collection of a principal's folder.
-    pub fn project(principal: &str, workspace: &Path) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(principal.as_bytes());
-        hash.update([0]);
-        hash.update(workspace.as_os_str().as_encoded_bytes());
-        Self::Project(hex(&hash.finalize()[..16]))
-    }
-
-    /// Returns the stable text of the collection, as a store keeps it.
-    pub fn as_text(&self) -> String {
-        match self {
-            Self::Session(key) => format!("session:{}", key.0),
-            Self::Project(digest) => format!("project:{digest}"),
-            Self::User(principal) => format!("user:{principal}"),
-        }
-    }
-
-    /// Returns the id that this content has in this collection.
-    pub fn document_id(&self, content: &str) -> DocumentId {
-        let mut hash = Sha256::new();
-        hash.update(self.as_text().as_bytes());
-        hash.update([0]);
-        hash.update(content.as_bytes());
-        let id = format!("doc-{}", hex(&hash.finalize()[..16]));
-        match DocumentId::parse(id) {
-            Ok(id) => id,
-            Err(_) => unreachable!("a hex digest is a valid id"),
-        }
-    }
-}
-
-/// Writes bytes as lower-case hex digits.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing into a String can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// A document to be stored.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewDocument {
-    /// Where.
-    pub collection: Collection,
-    /// Its id: [`Collection::document_id`].
-    pub id: DocumentId,
-    /// Its text.
-    pub content: String,
-    /// Anything that comes back with a hit.
-    pub metadata: Map<String, Value>,
-}
-
-/// A stored document.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Document {
-    /// Its id.
-    pub id: DocumentId,
-    /// Its text.
-    pub content: String,
-    /// Anything that comes back with a hit.
-    pub metadata: Map<String, Value>,
-}
-
-/// A document in a list.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DocumentInfo {
-    /// Its id.
-    pub id: DocumentId,
-    /// Its first 100 characters.
-    pub preview: String,
-    /// Its length in characters.
-    pub content_length: u64,
-    /// Its metadata.
-    pub metadata: Map<String, Value>,
-}
-
-/// A change of a collection, in the store's order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DocumentChange {
-    /// Its place in the store.
-    pub gseq: u64,
-    /// The collection.
-    pub collection: String,
-    /// The document's id.
-    pub id: DocumentId,
-    /// The document; `None`: it was removed.
-    pub document: Option<Document>,
-}
-
-/// Documents. They are written by [`Store::append`], together with the event that announces them.
-#[async_trait]
-pub trait DocumentStore: Send + Sync + 'static {
-    /// Lists a collection's documents, oldest first.
-    async fn documents(&self, collection: &Collection) -> Result<Vec<DocumentInfo>, StoreError>;
-
-    /// Counts the documents of each of these collections that has any, by [`Collection::as_text`].
-    async fn document_counts(&self, collections: &[Collection]) -> Result<BTreeMap<String, u64>, StoreError>;
-
-    /// Reads the changes after a place, ascending, at most `limit`. Only a document's last change is kept.
-    async fn document_changes(&self, after: u64, limit: usize) -> Result<Vec<DocumentChange>, StoreError>;
-
-    /// Returns the place of the last change; 0: none. Cheap: it is asked before every search.
-    async fn document_head(&self) -> Result<u64, StoreError>;
-}
-
-/// A passage found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
-    /// The document.
-    pub document: DocumentId,
-    /// Its best passage.
-    pub content: String,
-    /// How well it fits: 0 to 1.
-    pub score: f64,
-    /// The document's metadata, with `startLine` and `endLine` of the passage.
-    pub metadata: Map<String, Value>,
-}
-
-/// What to look for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KnowledgeQuery {
-    /// Where: hits of all of them are ranked together.
-    pub collections: Vec<Collection>,
-    /// A question or words; any text is fine.
-    pub text: String,
-    /// Most hits.
-    pub limit: usize,
-    /// Lowest score.
-    pub threshold: f64,
-}
-
-/// Finds passages.
-#[async_trait]
-pub trait Knowledge: Send + Sync + 'static {
-    /// Searches everything that was stored before the call. A text without words finds nothing.
-    ///
-    /// # Errors
-    /// The reason in one line.
-    async fn search(&self, query: KnowledgeQuery) -> Result<Vec<Hit>, KnowledgeError>;
-
-    /// Whether it can search.
-    async fn check(&self) -> Result<(), KnowledgeError>;
-}
-
-/// A search failed; what is stored is unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct KnowledgeError(pub String);

@@ -1,15 +1,18 @@
 //! The store on SQLite: who does what is settled here, the SQL stands in the modules below.
 
 mod append;
+mod chores;
 mod connection;
 mod document;
 mod error;
 mod log;
 mod migrate;
 mod reader;
+mod search;
 mod session;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -21,18 +24,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::Connection;
-use tns_protocol::SessionId;
+use rusqlite::{Connection, OptionalExtension as _};
+use tns_protocol::{MessageId, Seq, SessionId, Timestamp};
 use tns_server_core::approval::AuditRecord;
 use tns_server_core::store::{
     Append, Appended, AuditQuery, Collection, DocumentChange, DocumentInfo, DocumentStore, EventPage,
-    EventQuery, NewSession, SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError,
+    EventQuery, ImportKey, ImportedEvent, NewImport, NewSession, Score, SearchPage, SearchQuery,
+    SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StreamPage,
 };
 
 use append::AppendEvents;
 use error::Fault;
+use log::Rate;
 use reader::Readers;
-use session::CreateSession;
+use session::{CreateSession, DeleteSession};
+use transfer::{AbandonImport, BeginImport, FinishImport, ForkSession, ImportEvents};
 use writer::{Work, Write, Writer};
 
 /// How long a write waits, from its call on, while another process holds the store.
@@ -78,6 +84,8 @@ impl fmt::Debug for SqliteStore {
 struct Shared {
     /// The place of the last committed change of a document.
     document_head: AtomicU64,
+    /// A place that no committed event lies behind.
+    head: AtomicU64,
     /// Transactions committed so far.
     commits: AtomicU64,
 }
@@ -96,7 +104,28 @@ impl Numbers {
             Ok(unsigned(connection.query_row(&sql, [], |row| row.get(0))?))
         };
         let (event, document_head) = (last("events")?, last("documents")?);
-        Ok(Self { last_gseq: event.max(document_head), document_head })
+        let kept: Option<String> = connection
+            .query_row("SELECT value FROM meta WHERE key = 'last_gseq'", [], |row| row.get(0))
+            .optional()?;
+        let kept = kept.and_then(|kept| kept.parse().ok()).unwrap_or(0);
+        Ok(Self { last_gseq: event.max(document_head).max(kept), document_head })
+    }
+
+    /// Writes down the last place: the events that had it are erased, and it must not be given again.
+    fn keep(&self, connection: &Connection) -> Result<bool, Fault> {
+        connection
+            .prepare_cached(
+                "INSERT INTO meta (key, value) VALUES ('last_gseq', ?1) ON CONFLICT DO UPDATE SET value = ?1",
+            )?
+            .execute([self.last_gseq.to_string()])?;
+        Ok(true)
+    }
+
+    /// Takes so many places and returns the one before the first.
+    fn take(&mut self, count: u64) -> u64 {
+        let base = self.last_gseq;
+        self.last_gseq += count;
+        base
     }
 
     fn next_gseq(&mut self) -> u64 {
@@ -108,21 +137,17 @@ impl Numbers {
 impl SqliteStore {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
         let connection = connection::open_writer(path, options)?;
+        chores::bury_unfinished_imports(&connection)?;
         let numbers = Numbers::load(&connection)?;
         let epoch = connection
             .query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))
             .map_err(Fault::from)?;
         let shared = Arc::new(Shared::default());
         shared.document_head.store(numbers.document_head, Ordering::Release);
+        shared.head.store(numbers.last_gseq, Ordering::Release);
         let readers = Readers::start(path, options.busy_timeout)?;
         let writer = Writer::start(connection, numbers, Arc::clone(&shared), options.busy_timeout)?;
         Ok(Self { readers, writer, shared, epoch })
-    }
-
-    /// Returns the name of this store, made when it was. What was derived from a store with another
-    /// name, such as a search index, must be thrown away.
-    pub fn epoch(&self) -> &str {
-        &self.epoch
     }
 }
 
@@ -159,6 +184,79 @@ impl Store for SqliteStore {
             Ok(work) => Box::pin(self.writer.submit(work)),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
+    }
+
+    async fn delete_session(&self, session: SessionKey) -> Result<bool, StoreError> {
+        self.writer.submit(DeleteSession(session)).await
+    }
+
+    async fn sessions_idle_since(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>, StoreError> {
+        self.readers.read(move |connection| session::idle_since(connection, before, limit)).await
+    }
+
+    async fn fork_session(
+        &self,
+        from: SessionKey,
+        at_seq: Seq,
+        new: NewSession,
+    ) -> Result<(SessionRecord, bool), StoreError> {
+        self.writer.submit(ForkSession::encode(from, at_seq, new)?).await
+    }
+
+    async fn begin_import(&self, new: NewImport) -> Result<Option<ImportKey>, StoreError> {
+        self.writer.submit(BeginImport::encode(new)?).await
+    }
+
+    async fn import_events(&self, import: ImportKey, events: Vec<ImportedEvent>) -> Result<(), StoreError> {
+        self.writer.submit(ImportEvents::encode(import, events)?).await
+    }
+
+    async fn finish_import(&self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError> {
+        self.writer.submit(FinishImport(import)).await
+    }
+
+    async fn abandon_import(&self, import: ImportKey) -> Result<(), StoreError> {
+        self.writer.submit(AbandonImport(import)).await
+    }
+
+    async fn search(&self, query: SearchQuery) -> Result<SearchPage, StoreError> {
+        let head = self.shared.head.load(Ordering::Acquire);
+        self.readers.read(move |connection| search::search(connection, &query, head)).await
+    }
+
+    async fn rate(
+        &self,
+        session: SessionKey,
+        message: &MessageId,
+        score: Option<Score>,
+    ) -> Result<bool, StoreError> {
+        let message = message.clone();
+        let place = self.readers.read(move |connection| log::place_of(connection, session, &message)).await?;
+        let Some(seq) = place else { return Ok(false) };
+        self.writer.submit(Rate { session, seq, score }).await?;
+        Ok(true)
+    }
+
+    async fn events_since(
+        &self,
+        gseq: u64,
+        principal: Option<&str>,
+        limit: usize,
+    ) -> Result<StreamPage, StoreError> {
+        let principal = principal.map(str::to_owned);
+        self.readers.read(move |connection| log::stream(connection, gseq, principal.as_deref(), limit)).await
+    }
+
+    async fn head_gseq(&self) -> Result<u64, StoreError> {
+        Ok(self.shared.head.load(Ordering::Acquire))
+    }
+
+    fn epoch(&self) -> String {
+        self.epoch.clone()
     }
 
     async fn events(&self, session: SessionKey, query: EventQuery) -> Result<EventPage, StoreError> {

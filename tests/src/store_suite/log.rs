@@ -1,5 +1,7 @@
 //! The log: places, contents, pages.
 
+use std::collections::BTreeMap;
+
 use tns_protocol::Timestamp;
 use tns_server_core::event::EventKind;
 use tns_server_core::store::{
@@ -43,7 +45,7 @@ pub async fn events_come_back_as_they_were_stored(store: &impl AnyStore) {
         .map(|(new, place)| StoredEvent { place, turn: new.turn, event: new.event })
         .collect();
     let page = store.events(session, everything()).await.unwrap();
-    assert_eq!(page, EventPage { events: expected, more: false, head_seq: 3 });
+    assert_eq!(page, EventPage { events: expected, more: false, head_seq: 3, feedback: BTreeMap::new() });
 }
 
 /// A page that ends exactly at the last event has no more.
@@ -106,7 +108,7 @@ pub async fn a_page_stays_in_its_range(store: &impl AnyStore) {
         (2, Some(3), 10, vec![], false),
         (0, Some(u64::MAX), 10, vec![1, 2, 3, 4, 5, 6], false),
     ] {
-        let query = EventQuery { after, before, limit, kinds: None };
+        let query = EventQuery { after, before, limit, ..EventQuery::default() };
         let page = store.events(session, query.clone()).await.unwrap();
         assert_eq!((seqs(&page), page.more, page.head_seq), (expected, more, 6), "{query:?}");
     }
@@ -138,7 +140,7 @@ pub async fn a_page_holds_only_the_kinds_asked_for(store: &impl AnyStore) {
 pub async fn an_empty_log_has_an_empty_page(store: &impl AnyStore) {
     let session = make(store, "s").await.key;
     let page = store.events(session, everything()).await.unwrap();
-    assert_eq!(page, EventPage { events: vec![], more: false, head_seq: 0 });
+    assert_eq!(page, EventPage { events: vec![], more: false, head_seq: 0, feedback: BTreeMap::new() });
 }
 
 /// A key that the store never gave is told, not taken for an empty log.

@@ -202,8 +202,7 @@ impl Actor {
             .collect();
         let mut places = Vec::new();
         if !durable.is_empty() || next.is_some() {
-            let append =
-                Append { session: self.identity.key, events: durable, state: next.clone(), condition };
+            let append = Append { state: next.clone(), condition, ..Append::new(self.identity.key, durable) };
             match self.deps.store.append(append).await? {
                 Appended::Stored(stored) => places = stored,
                 Appended::Unchanged => return Ok(None),

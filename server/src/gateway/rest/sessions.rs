@@ -182,6 +182,7 @@ pub(in crate::gateway) async fn messages(
         before: params.before_seq,
         limit: limit(params.limit, MAX_PAGE_EVENTS, MAX_PAGE_EVENTS)?,
         kinds: Some(MESSAGES),
+        ..EventQuery::default()
     };
     let page = gateway.deps.store.events(handle.identity().key, query).await?;
     let messages = page.events.iter().filter_map(stored_message).collect();
@@ -232,8 +233,7 @@ pub(in crate::gateway) async fn events(
         return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, ErrorCode::NotImplemented, message));
     }
     let handle = session(&gateway, &id).await?;
-    let query =
-        EventQuery { after: params.after.unwrap_or(0), before: None, limit: MAX_PAGE_EVENTS, kinds: None };
+    let query = EventQuery { after: params.after.unwrap_or(0), ..EventQuery::default() };
     let page = gateway.deps.store.events(handle.identity().key, query).await?;
     let frames = page.events.iter().filter_map(|row| {
         let text = translate::stored(&handle.identity().id, row)?;

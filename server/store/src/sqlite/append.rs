@@ -5,9 +5,10 @@ use rusqlite::{Connection, params};
 use tns_protocol::{ClientMessageId, MessageId, Seq, Timestamp};
 use tns_server_core::approval::AuditRecord;
 use tns_server_core::event::{BODY_VERSION, DurableEvent};
-use tns_server_core::store::{Append, Appended, Condition, NewEvent, Place, SessionKey, StoreError};
+use tns_server_core::store::{Append, Appended, Condition, Place, SessionKey, StoreError};
 
 use super::error::{Fault, failed};
+use super::search::{Change, terms_of};
 use super::session::{self, EncodedState};
 use super::writer::{Work, Write};
 use super::{document, signed, unsigned};
@@ -17,21 +18,24 @@ pub(super) struct AppendEvents {
     session: SessionKey,
     events: Vec<EncodedEvent>,
     state: Option<EncodedState>,
+    title: Option<Option<String>>,
     condition: Option<Condition>,
 }
 
-struct EncodedEvent {
-    turn: Option<MessageId>,
-    kind: &'static str,
-    client_message_id: Option<ClientMessageId>,
-    decided: Option<Decided>,
-    body: String,
+/// An event as it is stored.
+pub(super) struct EncodedEvent {
+    pub(super) turn: Option<MessageId>,
+    pub(super) kind: &'static str,
+    pub(super) client_message_id: Option<ClientMessageId>,
+    pub(super) decided: Option<Decided>,
+    pub(super) body: String,
+    terms: Option<String>,
 }
 
 /// What audit records are searched by.
-struct Decided {
-    at: Timestamp,
-    decision: &'static str,
+pub(super) struct Decided {
+    pub(super) at: Timestamp,
+    pub(super) decision: &'static str,
 }
 
 impl AppendEvents {
@@ -39,8 +43,16 @@ impl AppendEvents {
     pub(super) fn encode(append: Append) -> Result<Self, StoreError> {
         Ok(Self {
             session: append.session,
-            events: append.events.iter().map(EncodedEvent::encode).collect::<Result<_, _>>()?,
+            events: append
+                .events
+                .iter()
+                .map(|new| {
+                    let terms = terms_of(&new.event);
+                    Ok(EncodedEvent { terms, ..EncodedEvent::encode(new.turn.as_ref(), &new.event)? })
+                })
+                .collect::<Result<_, StoreError>>()?,
             state: append.state.as_ref().map(EncodedState::encode).transpose()?,
+            title: append.title,
             condition: append.condition,
         })
     }
@@ -90,14 +102,18 @@ impl Work for AppendEvents {
     type Output = Appended;
 
     fn run(&self, write: &mut Write<'_>) -> Result<Appended, Fault> {
-        let (_, head) = session::head(write.connection, self.session)?;
+        let session = session::head(write.connection, self.session)?;
         if !self.condition_holds(write)? {
             return Ok(Appended::Unchanged);
         }
         let at = Timestamp::now();
         let mut places = Vec::with_capacity(self.events.len());
-        for (event, seq) in self.events.iter().zip(unsigned(head) + 1..) {
-            places.push(self.insert(write, event, seq, at)?);
+        for (event, seq) in self.events.iter().zip(unsigned(session.seq) + 1..) {
+            let place = self.insert(write, event, seq, at)?;
+            if let Some(terms) = &event.terms {
+                write.search.push(Change::message(place.gseq, &session.principal, terms));
+            }
+            places.push(place);
         }
         if let Some(last) = places.last() {
             write
@@ -108,25 +124,36 @@ impl Work for AppendEvents {
         if let Some(state) = &self.state {
             state.write(write.connection, self.session)?;
         }
+        if let Some(title) = &self.title {
+            session::rename(write, self.session, &session, title.as_deref())?;
+        }
         Ok(Appended::Stored(places))
     }
 }
 
 impl EncodedEvent {
-    fn encode(new: &NewEvent) -> Result<Self, StoreError> {
+    /// Encodes an event, but for what finds it.
+    pub(super) fn encode(turn: Option<&MessageId>, event: &DurableEvent) -> Result<Self, StoreError> {
         let body =
-            serde_json::to_string(&new.event).map_err(|error| failed(format!("write an event: {error}")))?;
-        let client_message_id = match &new.event {
+            serde_json::to_string(event).map_err(|error| failed(format!("write an event: {error}")))?;
+        let client_message_id = match event {
             DurableEvent::UserMessage(message) => message.client_message_id.clone(),
             _ => None,
         };
-        let decided = match &new.event {
+        let decided = match event {
             DurableEvent::Audited(AuditRecord { at, decision, .. }) => {
                 Some(Decided { at: *at, decision: decision.as_str() })
             }
             _ => None,
         };
-        Ok(Self { turn: new.turn.clone(), kind: new.event.kind().as_str(), client_message_id, decided, body })
+        Ok(Self {
+            turn: turn.cloned(),
+            kind: event.kind().as_str(),
+            client_message_id,
+            decided,
+            body,
+            terms: None,
+        })
     }
 }
 

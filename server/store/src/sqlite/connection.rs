@@ -50,7 +50,7 @@ fn prepare_writer(path: &Path, options: &Options) -> Result<Connection, Fault> {
     }
     connection.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA wal_autocheckpoint = {WAL_PAGES};
-         PRAGMA journal_size_limit = {WAL_KEPT_BYTES};"
+         PRAGMA journal_size_limit = {WAL_KEPT_BYTES}; PRAGMA secure_delete = ON;"
     ))?;
     if let Some(pages) = options.max_pages {
         connection.execute_batch(&format!("PRAGMA max_page_count = {pages}"))?;

@@ -52,6 +52,45 @@ pub(super) fn remove(write: &mut Write<'_>, collection: &Collection, id: &Docume
     Ok(note_change(write, gseq, changed))
 }
 
+/// Removes all documents of a collection.
+pub(super) fn remove_all(write: &mut Write<'_>, collection: &Collection) -> Result<(), Fault> {
+    for id in living(write.connection, collection)? {
+        remove(write, collection, &id)?;
+    }
+    Ok(())
+}
+
+/// Returns the ids of a collection's documents, oldest first.
+pub(super) fn living(connection: &Connection, collection: &Collection) -> Result<Vec<DocumentId>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT document_id FROM documents WHERE collection = ?1 AND content IS NOT NULL ORDER BY gseq",
+    )?;
+    let ids = statement.query_map([collection.as_text()], |row| row.get::<_, String>(0))?;
+    let parse = |id: String| DocumentId::parse(id).map_err(|error| failed(error.to_string()).into());
+    ids.map(|id| parse(id?)).collect()
+}
+
+/// Reads a document; `None`: it is not there, or can't be read, which is logged.
+pub(super) fn read(
+    connection: &Connection,
+    collection: &Collection,
+    id: &DocumentId,
+) -> Result<Option<Document>, Fault> {
+    let collection = collection.as_text();
+    let mut statement = connection.prepare_cached(
+        "SELECT gseq, collection, document_id, metadata, content FROM documents
+         WHERE collection = ?1 AND document_id = ?2",
+    )?;
+    let mut rows = statement.query(params![collection, id.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(change(row, id.as_str())?
+        .unwrap_or_else(|why| {
+            left_out(&collection, id.as_str(), &why);
+            (id.clone(), None)
+        })
+        .1)
+}
+
 /// Lists a collection, oldest first. A document that can't be read is left out and logged.
 pub(super) fn list(connection: &Connection, collection: &str) -> Result<Vec<DocumentInfo>, Fault> {
     let mut statement = connection.prepare_cached(

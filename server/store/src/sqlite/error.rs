@@ -46,6 +46,9 @@ pub(super) fn stopped() -> StoreError {
 pub(super) fn from_io(doing: &str, error: &std::io::Error) -> StoreError {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::Full,
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            StoreError::ReadOnly(one_line(&format!("{doing}: {error}")))
+        }
         _ => failed(format!("{doing}: {error}")),
     }
 }
@@ -58,6 +61,12 @@ fn from_sqlite(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            StoreError::ReadOnly(one_line(&error.to_string()))
+        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Damaged(one_line(&error.to_string()))
+        }
         _ => failed(error.to_string()),
     }
 }
@@ -77,13 +86,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_full_disk_is_told_as_full_and_only_a_lock_as_busy() {
+    fn each_kind_of_trouble_is_told_as_what_it_is() {
         assert_eq!(told(ffi::SQLITE_FULL), StoreError::Full);
         assert_eq!(told(ffi::SQLITE_IOERR_SHMSIZE), StoreError::Full);
         assert_eq!(told(ffi::SQLITE_BUSY), StoreError::Busy);
         assert_eq!(told(ffi::SQLITE_BUSY_SNAPSHOT), StoreError::Busy);
         assert_eq!(told(ffi::SQLITE_LOCKED), StoreError::Busy);
         assert_eq!(told(ffi::SQLITE_IOERR_FSYNC), StoreError::Failed("a b".into()));
-        assert_eq!(told(ffi::SQLITE_CORRUPT), StoreError::Failed("a b".into()));
+        assert_eq!(told(ffi::SQLITE_READONLY), StoreError::ReadOnly("a b".into()));
+        assert_eq!(told(ffi::SQLITE_CORRUPT), StoreError::Damaged("a b".into()));
+        assert_eq!(told(ffi::SQLITE_NOTADB), StoreError::Damaged("a b".into()));
     }
 }

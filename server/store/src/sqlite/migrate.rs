@@ -1,14 +1,25 @@
 //! Brings a store to the newest schema: numbered steps, forward only, all in one transaction.
 //! It never touches a store that is newer than this program, or a database that is not ours.
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Connection, TransactionBehavior};
 use tns_server_core::store::StoreError;
 use uuid::Uuid;
 
 use super::error::{Fault, failed};
+use super::search;
 
 /// The steps; the number of steps done is kept in the file's `user_version`.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
+const MIGRATIONS: [Step; 2] = [
+    Step { sql: include_str!("../migrations/0001_first.sql"), then: None },
+    Step { sql: include_str!("../migrations/0003_history.sql"), then: Some(search::add_titles) },
+];
+
+/// A step: statements, then what SQL can't do.
+struct Step {
+    sql: &'static str,
+    then: Option<fn(&Connection) -> Result<(), Fault>>,
+}
 
 /// Returns how many steps the store has behind it; 0: an empty file.
 pub(super) fn version(connection: &Connection) -> Result<usize, Fault> {
@@ -33,6 +44,14 @@ pub(super) fn version(connection: &Connection) -> Result<usize, Fault> {
 
 /// Takes the steps that are missing: all of them or none.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+    migrate_with(connection, &mut || Ok(()))
+}
+
+/// Does so, and asks `before` ahead of each statement; where that fails, nothing has changed.
+fn migrate_with(
+    connection: &mut Connection,
+    before: &mut dyn FnMut() -> Result<(), Fault>,
+) -> Result<(), Fault> {
     if version(connection)? == MIGRATIONS.len() {
         return Ok(());
     }
@@ -40,13 +59,27 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     // Asked again under the lock: another process may have been quicker.
     let done = version(&transaction)?;
     for step in MIGRATIONS.iter().skip(done) {
-        transaction.execute_batch(step)?;
+        let mut statements = Batch::new(&transaction, step.sql);
+        while let Some(mut statement) = statements.next()? {
+            before()?;
+            statement.execute([])?;
+        }
+        if let Some(then) = step.then {
+            before()?;
+            then(&transaction)?;
+        }
     }
+    before()?;
     transaction.execute(
         "INSERT INTO meta (key, value) VALUES ('epoch', ?1) ON CONFLICT DO NOTHING",
         [Uuid::new_v4().simple().to_string()],
     )?;
+    before()?;
     transaction.execute_batch(&format!("PRAGMA user_version = {}", MIGRATIONS.len()))?;
+    before()?;
     transaction.commit()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

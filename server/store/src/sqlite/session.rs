@@ -1,4 +1,4 @@
-//! Sessions: making, finding and listing them. Their logs are elsewhere.
+//! Sessions: making, finding, listing, renaming and erasing them. Their logs are elsewhere.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,14 +7,15 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use tns_protocol::{SessionId, Timestamp};
 use tns_server_core::store::{
-    MAX_PAGE_SESSIONS, NewSession, SessionCursor, SessionKey, SessionPage, SessionRecord, SessionState,
-    StoreError,
+    Collection, MAX_PAGE_SESSIONS, NewSession, SessionCursor, SessionKey, SessionPage, SessionRecord,
+    SessionState, StoreError,
 };
 use uuid::Uuid;
 
 use super::error::{Fault, failed};
-use super::unsigned;
-use super::writer::{Work, Write};
+use super::search::{Change, Direction};
+use super::writer::{Company, Work, Write};
+use super::{document, search, unsigned};
 
 /// Version of the stored form of [`SessionState`]. A field is only ever added, with a default.
 const STATE_VERSION: i64 = 1;
@@ -72,43 +73,96 @@ impl Work for CreateSession {
     type Output = (SessionRecord, bool);
 
     fn run(&self, write: &mut Write<'_>) -> Result<Self::Output, Fault> {
-        let new = &self.new;
-        if let Some(existing) = find(write.connection, &new.principal, &new.id)? {
+        if let Some(existing) = find(write.connection, &self.new.principal, &self.new.id)? {
             return Ok((existing, false));
         }
         let now = Timestamp::now();
-        // Its own, so that a session which is made anew under the same id is told apart.
-        let epoch = Uuid::new_v4().simple().to_string();
-        write
-            .connection
-            .prepare_cached(
-                "INSERT INTO sessions (principal, session_id, title, workspace, epoch, created_at, updated_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)",
-            )?
-            .execute(params![
-                new.principal,
-                new.id.as_str(),
-                new.title,
-                new.workspace.as_os_str().as_bytes(),
-                epoch,
-                now.as_micros(),
-            ])?;
-        let key = SessionKey(write.connection.last_insert_rowid());
-        self.state.write(write.connection, key)?;
-        let record = SessionRecord {
-            key,
-            principal: new.principal.clone(),
-            id: new.id.clone(),
-            title: new.title.clone(),
-            workspace: new.workspace.clone(),
-            epoch,
-            created_at: now,
-            updated_at: now,
-            head_seq: 0,
-            state: new.state.clone(),
-        };
-        Ok((record, true))
+        Ok((insert(write, &self.new, &self.state, now, now)?, true))
     }
+}
+
+/// Makes a session with an empty log. There must be none with its principal and id.
+pub(super) fn insert(
+    write: &mut Write<'_>,
+    new: &NewSession,
+    state: &EncodedState,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+) -> Result<SessionRecord, Fault> {
+    // Its own, so that a session which is made anew under the same id is told apart.
+    let epoch = Uuid::new_v4().simple().to_string();
+    write
+        .connection
+        .prepare_cached(
+            "INSERT INTO sessions (principal, session_id, title, workspace, epoch, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![
+            new.principal,
+            new.id.as_str(),
+            new.title,
+            new.workspace.as_os_str().as_bytes(),
+            epoch,
+            created_at.as_micros(),
+            updated_at.as_micros(),
+        ])?;
+    let key = SessionKey(write.connection.last_insert_rowid());
+    state.write(write.connection, key)?;
+    if let Some(title) = &new.title {
+        write.search.push(Change::title(key, &new.principal, title, Direction::In));
+    }
+    Ok(SessionRecord {
+        key,
+        principal: new.principal.clone(),
+        id: new.id.clone(),
+        title: new.title.clone(),
+        workspace: new.workspace.clone(),
+        epoch,
+        created_at,
+        updated_at,
+        head_seq: 0,
+        state: new.state.clone(),
+    })
+}
+
+/// Erases a session.
+pub(super) struct DeleteSession(pub(super) SessionKey);
+
+impl Work for DeleteSession {
+    type Output = bool;
+
+    const COMPANY: Company = Company::AloneErasing;
+
+    fn run(&self, write: &mut Write<'_>) -> Result<bool, Fault> {
+        let session = match head(write.connection, self.0) {
+            Err(Fault::Store(StoreError::NoSession)) => return Ok(false),
+            other => other?,
+        };
+        search::forget_session(write.connection, self.0, &session)?;
+        document::remove_all(write, &Collection::Session(self.0))?;
+        // What is left of imports may hold the same text.
+        write.connection.prepare_cached("DELETE FROM imports WHERE dead")?.execute([])?;
+        // The log, the state and the feedback go with their session.
+        write.connection.prepare_cached("DELETE FROM sessions WHERE pk = ?1")?.execute([self.0.0])?;
+        write.numbers.keep(write.connection)
+    }
+}
+
+/// Sets or clears a title; its finding follows.
+pub(super) fn rename(
+    write: &mut Write<'_>,
+    key: SessionKey,
+    session: &Head,
+    title: Option<&str>,
+) -> Result<(), Fault> {
+    write
+        .connection
+        .prepare_cached("UPDATE sessions SET title = ?2 WHERE pk = ?1")?
+        .execute(params![key.0, title])?;
+    for (title, direction) in [(session.title.as_deref(), Direction::Out), (title, Direction::In)] {
+        write.search.extend(title.map(|title| Change::title(key, &session.principal, title, direction)));
+    }
+    Ok(())
 }
 
 /// Finds a session.
@@ -161,13 +215,42 @@ pub(super) fn with_open_turns(connection: &Connection) -> Result<Vec<SessionReco
     Ok(sessions)
 }
 
-/// Returns a session's id and the last place of its log.
-pub(super) fn head(connection: &Connection, session: SessionKey) -> Result<(String, i64), Fault> {
+/// Lists the sessions whose log has not grown since before a time, the longest idle first.
+pub(super) fn idle_since(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<SessionRecord>, Fault> {
+    let limit = i64::try_from(limit.min(MAX_PAGE_SESSIONS)).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(select_sessions!(
+        "WHERE s.pk IN (SELECT pk FROM sessions WHERE updated_at < ?1 ORDER BY updated_at, pk LIMIT ?2)
+         ORDER BY s.updated_at, s.pk"
+    ))?;
+    let mut rows = statement.query(params![before.as_micros(), limit])?;
+    let mut sessions = Vec::new();
+    while let Some(row) = rows.next()? {
+        sessions.extend(readable(record(row))?);
+    }
+    Ok(sessions)
+}
+
+/// What a write needs of a session.
+pub(super) struct Head {
+    pub(super) id: String,
+    pub(super) principal: String,
+    pub(super) title: Option<String>,
+    pub(super) seq: i64,
+}
+
+/// Reads the head of a session.
+pub(super) fn head(connection: &Connection, session: SessionKey) -> Result<Head, Fault> {
     connection
-        .prepare_cached("SELECT session_id, head_seq FROM sessions WHERE pk = ?1")?
-        .query_row([session.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .prepare_cached("SELECT session_id, principal, title, head_seq FROM sessions WHERE pk = ?1")?
+        .query_row([session.0], |row| {
+            Ok(Head { id: row.get(0)?, principal: row.get(1)?, title: row.get(2)?, seq: row.get(3)? })
+        })
         .optional()?
-        .ok_or_else(|| failed(format!("there is no session with the key {}", session.0)).into())
+        .ok_or_else(|| StoreError::NoSession.into())
 }
 
 /// Counts all sessions.

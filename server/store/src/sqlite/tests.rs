@@ -96,7 +96,7 @@ fn audited(call: &str) -> NewEvent {
 }
 
 fn plain(session: SessionKey, events: Vec<NewEvent>) -> Append {
-    Append { session, events, state: None, condition: None }
+    Append::new(session, events)
 }
 
 fn adding(session: SessionKey, content: &str) -> Append {
@@ -124,7 +124,7 @@ async fn stored(store: &SqliteStore, append: Append) -> Vec<Place> {
 }
 
 fn first(limit: usize) -> EventQuery {
-    EventQuery { after: 0, before: None, limit, kinds: None }
+    EventQuery { limit, ..EventQuery::default() }
 }
 
 async fn log(store: &SqliteStore, session: SessionKey) -> Vec<StoredEvent> {

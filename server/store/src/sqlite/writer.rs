@@ -3,10 +3,13 @@
 //!
 //! A work that fails is undone alone, by its savepoint. A transaction that fails acknowledges nothing
 //! of its group, and the next group starts afresh.
+//!
+//! What finds messages is written once a group, before its commit: the index pays by the transaction. While
+//! nothing waits, chores are done in small steps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,21 +17,42 @@ use rusqlite::Connection;
 use tns_server_core::store::StoreError;
 use tokio::sync::oneshot;
 
+use super::chores::Left;
 use super::error::{Fault, from_io, stopped};
-use super::{Numbers, Shared};
+use super::search::Change;
+use super::{Numbers, Shared, chores, search};
 
 /// Writes that may wait; full → [`StoreError::Busy`] at once.
 pub(super) const WRITE_QUEUE: usize = 1024;
 /// Most writes of one transaction, so that the first of them is not kept waiting by those that follow.
 const GROUP: usize = 256;
+/// How long an erasing write waits for readers, so that the log file can be emptied; longer ones are waited
+/// out beside other work.
+const SCRUB_WAIT: Duration = Duration::from_millis(200);
+/// How soon emptying the log file is tried again.
+const SCRUB_AGAIN: Duration = Duration::from_secs(1);
 
 /// Something to be written.
 pub(super) trait Work: Send + 'static {
     /// What it gives back once it is committed.
     type Output: Send;
 
+    /// How it shares a transaction.
+    const COMPANY: Company = Company::Any;
+
     /// Writes. An error undoes what was written here, and nothing else.
     fn run(&self, write: &mut Write<'_>) -> Result<Self::Output, Fault>;
+}
+
+/// How a work shares a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Company {
+    /// With whatever waits.
+    Any,
+    /// With none: it takes long, or it reads the index that others of its group had changed.
+    Alone,
+    /// With none, and what it erased must not stay in the log file.
+    AloneErasing,
 }
 
 /// What a [`Work`] writes with.
@@ -37,6 +61,8 @@ pub(super) struct Write<'a> {
     pub(super) connection: &'a Connection,
     /// The next places.
     pub(super) numbers: &'a mut Numbers,
+    /// What the index is told before the commit.
+    pub(super) search: &'a mut Vec<Change>,
 }
 
 /// The handle to the thread. Dropped, it waits until everything that was handed over is written.
@@ -54,7 +80,17 @@ impl Writer {
         busy_timeout: Duration,
     ) -> Result<Self, StoreError> {
         let (sender, jobs) = sync_channel(WRITE_QUEUE);
-        let owner = Owner { connection, numbers, shared, busy_timeout, jobs };
+        let owner = Owner {
+            connection,
+            numbers,
+            shared,
+            busy_timeout,
+            jobs,
+            held: None,
+            search: Vec::new(),
+            chores: Chores::Waiting,
+            unscrubbed: None,
+        };
         let thread = std::thread::Builder::new()
             .name("store-write".into())
             .spawn(move || owner.serve())
@@ -95,6 +131,7 @@ impl Drop for Writer {
 /// A work of any kind with whoever waits for it.
 trait Job: Send {
     fn queued(&self) -> Instant;
+    fn company(&self) -> Company;
     fn run(&mut self, write: &mut Write<'_>) -> Result<(), StoreError>;
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
 }
@@ -109,6 +146,10 @@ struct Pending<W: Work> {
 impl<W: Work> Job for Pending<W> {
     fn queued(&self) -> Instant {
         self.queued
+    }
+
+    fn company(&self) -> Company {
+        W::COMPANY
     }
 
     fn run(&mut self, write: &mut Write<'_>) -> Result<(), StoreError> {
@@ -137,16 +178,75 @@ struct Owner {
     shared: Arc<Shared>,
     busy_timeout: Duration,
     jobs: Receiver<Box<dyn Job>>,
+    /// Taken from the queue too early.
+    held: Option<Box<dyn Job>>,
+    /// What the index is told before this group's commit.
+    search: Vec<Change>,
+    chores: Chores,
+    /// Erased text is still in the log file; when emptying that was last tried.
+    unscrubbed: Option<Instant>,
+}
+
+/// Whether there is something to be done while nothing waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chores {
+    Waiting,
+    /// One failed: they rest until a write succeeds.
+    Resting,
+    Done,
 }
 
 impl Owner {
     /// Serves until every handle is gone and the queue is empty.
     fn serve(mut self) {
-        while let Ok(first) = self.jobs.recv() {
+        while let Some(first) = self.next() {
             match self.begin(first.queued() + self.busy_timeout) {
                 Ok(()) => self.write_group(first),
                 // Those behind it stay in the queue and have their own deadline.
                 Err(error) => first.answer(Err(error)),
+            }
+        }
+    }
+
+    /// Waits for the next job and does chores meanwhile.
+    fn next(&mut self) -> Option<Box<dyn Job>> {
+        if let Some(held) = self.held.take() {
+            return Some(held);
+        }
+        while self.chores == Chores::Waiting {
+            match self.jobs.try_recv() {
+                Ok(job) => return Some(job),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => self.do_chore(),
+            }
+        }
+        while let Some(tried) = self.unscrubbed {
+            match self.jobs.recv_timeout(SCRUB_AGAIN.saturating_sub(tried.elapsed())) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.scrub(),
+            }
+        }
+        self.jobs.recv().ok()
+    }
+
+    /// Does one step of what can wait, in a transaction of its own.
+    fn do_chore(&mut self) {
+        let step = self.begin(Instant::now()).and_then(|()| {
+            let done = chores::step(&self.connection).and_then(|left| {
+                self.step("COMMIT")?;
+                Ok(left)
+            });
+            Ok(done?)
+        });
+        match step {
+            Ok(Left::Some) => {}
+            Ok(Left::SomeErased) => self.unscrubbed = self.unscrubbed.or(Some(Instant::now())),
+            Ok(Left::Nothing) => self.chores = Chores::Done,
+            Err(error) => {
+                tracing::warn!(%error, "a chore of the store failed and is done later");
+                self.chores = Chores::Resting;
+                self.roll_back();
             }
         }
     }
@@ -159,24 +259,38 @@ impl Owner {
     }
 
     fn write_group(&mut self, first: Box<dyn Job>) {
+        let company = first.company();
         let mut group = Vec::new();
         let mut next = Some(first);
         let mut intact = Ok(());
         while let Some(mut job) = next {
             intact = self.write_one(&mut *job);
             group.push(job);
-            let go_on = intact.is_ok() && group.len() < GROUP;
-            next = if go_on { self.jobs.try_recv().ok() } else { None };
+            let go_on = intact.is_ok() && group.len() < GROUP && company == Company::Any;
+            next = if go_on { self.next_of_group() } else { None };
         }
-        let committed = intact.and_then(|()| Ok(self.step("COMMIT")?));
+        let committed = intact.and_then(|()| {
+            search::write(&self.connection, &self.search)?;
+            Ok(self.step("COMMIT")?)
+        });
+        self.search.clear();
         match &committed {
             Ok(()) => {
                 self.shared.document_head.store(self.numbers.document_head, Ordering::Release);
+                self.shared.head.store(self.numbers.last_gseq, Ordering::Release);
                 self.shared.commits.fetch_add(1, Ordering::Relaxed);
+                if self.chores == Chores::Resting || company != Company::Any {
+                    self.chores = Chores::Waiting;
+                }
+                let due = self.unscrubbed.is_some_and(|tried| tried.elapsed() >= SCRUB_AGAIN);
+                if company == Company::AloneErasing || due {
+                    self.scrub();
+                }
             }
             Err(error) => {
                 tracing::error!(%error, writes = group.len(), "a transaction of the store failed");
-                self.undo();
+                self.numbers.document_head = self.shared.document_head.load(Ordering::Acquire);
+                self.roll_back();
             }
         }
         for job in group {
@@ -184,24 +298,52 @@ impl Owner {
         }
     }
 
+    /// Returns a job that waits and shares a transaction.
+    fn next_of_group(&mut self) -> Option<Box<dyn Job>> {
+        let job = self.jobs.try_recv().ok()?;
+        if job.company() == Company::Any {
+            return Some(job);
+        }
+        self.held = Some(job);
+        None
+    }
+
     /// Runs one job in its savepoint. An error here means that the whole transaction is lost.
     fn write_one(&mut self, job: &mut dyn Job) -> Result<(), StoreError> {
         self.step("SAVEPOINT one")?;
-        let head = self.numbers.document_head;
-        let done = job.run(&mut Write { connection: &self.connection, numbers: &mut self.numbers });
+        let (head, changes) = (self.numbers.document_head, self.search.len());
+        let done = job.run(&mut Write {
+            connection: &self.connection,
+            numbers: &mut self.numbers,
+            search: &mut self.search,
+        });
         // SQLite gives up the whole transaction by itself after some errors, such as a full disk.
         if self.connection.is_autocommit() {
             return Err(done.err().unwrap_or_else(stopped));
         }
         if done.is_err() {
             self.numbers.document_head = head;
+            self.search.truncate(changes);
             self.step("ROLLBACK TO one")?;
         }
         Ok(self.step("RELEASE one")?)
     }
 
-    fn undo(&mut self) {
-        self.numbers.document_head = self.shared.document_head.load(Ordering::Acquire);
+    /// Folds the log into the file and empties it, so that nothing erased is left in it.
+    fn scrub(&mut self) {
+        self.unscrubbed = Some(Instant::now());
+        let emptied = self.connection.busy_timeout(SCRUB_WAIT).and_then(|()| {
+            let mut checkpoint = self.connection.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?;
+            checkpoint.query_row([], |row| Ok(row.get::<_, i64>(0)? == 0))
+        });
+        match emptied {
+            Ok(true) => self.unscrubbed = None,
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the store's log file could not be emptied and is later"),
+        }
+    }
+
+    fn roll_back(&self) {
         if self.connection.is_autocommit() {
             return;
         }

@@ -15,7 +15,7 @@ async fn a_store_that_is_opened_again_has_everything() {
     let with_state = tns_server_core::store::Append { state: Some(open_turn()), ..adding(session, "words") };
     places.extend(stored(&store, with_state).await);
     let before = (
-        store.epoch().to_owned(),
+        store.epoch(),
         find(&store, "s").await,
         log(&store, session).await,
         store.document_changes(0, 10).await,
@@ -26,7 +26,7 @@ async fn a_store_that_is_opened_again_has_everything() {
 
     let store = folder.open();
     let after = (
-        store.epoch().to_owned(),
+        store.epoch(),
         find(&store, "s").await,
         log(&store, session).await,
         store.document_changes(0, 10).await,
@@ -77,12 +77,12 @@ fn opening_an_existing_store_writes_nothing() {
 fn a_newer_store_is_refused_and_left_as_it_is() {
     let folder = Folder::new();
     drop(folder.open());
-    folder.stranger().execute_batch("PRAGMA user_version = 2").unwrap();
+    folder.stranger().execute_batch("PRAGMA user_version = 3").unwrap();
     let before = std::fs::read(folder.file()).unwrap();
     let Err(StoreError::Newer(line)) = crate::open(&folder.file()) else { panic!("it was opened") };
     assert_eq!(
         line,
-        "the data folder was written by a newer version of tns (format 2, this one knows 1); install that \
+        "the data folder was written by a newer version of tns (format 3, this one knows 2); install that \
          version again, or choose another data folder"
     );
     assert_eq!(std::fs::read(folder.file()).unwrap(), before);
@@ -104,7 +104,7 @@ fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
     let text = "not a database ".repeat(1000);
     std::fs::write(folder.file(), &text).unwrap();
     let error = crate::open(&folder.file()).unwrap_err();
-    assert_eq!(error, StoreError::Failed("file is not a database".into()));
+    assert_eq!(error, StoreError::Damaged("file is not a database".into()));
     assert_eq!(std::fs::read_to_string(folder.file()).unwrap(), text);
 }
 

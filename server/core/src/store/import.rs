@@ -1,0 +1,31 @@
+//! A session that comes from elsewhere, such as an export, in pages of a bounded size.
+
+use serde::{Deserialize, Serialize};
+use tns_protocol::{MessageId, Timestamp};
+
+use super::NewSession;
+use crate::event::DurableEvent;
+
+/// A session to be taken in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewImport {
+    /// Whose, under which id, and what holds after its last event.
+    pub session: NewSession,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// A store's own key of an import that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ImportKey(pub i64);
+
+/// An event to be taken in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportedEvent {
+    /// When it was first stored.
+    pub at: Timestamp,
+    /// The turn it belongs to.
+    pub turn: Option<MessageId>,
+    /// The event.
+    pub event: DurableEvent,
+}
