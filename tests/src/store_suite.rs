@@ -3,19 +3,25 @@
 #![expect(clippy::unwrap_used, reason = "these are tests: a step that fails is the finding")]
 
 pub mod audit;
+pub mod delete;
 pub mod documents;
+pub mod feedback;
+pub mod fork;
+pub mod import;
 pub mod log;
 pub mod order;
+pub mod search;
 pub mod sessions;
+pub mod stream;
 
 use std::path::PathBuf;
 
 use tns_protocol::{ClientMessageId, DocumentId, ErrorCode, MessageId, SessionId, Timestamp};
-use tns_server_core::event::{DurableEvent, TurnFailed, UserMessage};
+use tns_server_core::event::{AssistantMessage, DurableEvent, MessageStatus, TurnFailed, UserMessage};
 use tns_server_core::message::Part;
 use tns_server_core::store::{
-    Append, Appended, Condition, DocumentStore, EventQuery, LOCAL_PRINCIPAL, NewEvent, NewSession, Place,
-    SessionKey, SessionRecord, SessionState, Store, StoredEvent,
+    Append, Appended, Collection, Condition, DocumentStore, EventQuery, LOCAL_PRINCIPAL, NewDocument,
+    NewEvent, NewSession, Place, SessionKey, SessionRecord, SessionState, Store, StoredEvent,
 };
 
 /// A store that the suite can try.
@@ -31,6 +37,11 @@ macro_rules! store_suite {
         $crate::store_suite_tests! { $make;
             audit::records_come_oldest_first_and_the_newest_are_kept
             audit::records_are_found_by_session_time_and_decision
+            delete::nothing_is_left_of_a_deleted_session
+            delete::a_deleted_key_is_not_given_again
+            delete::what_follows_a_deletion_is_told
+            delete::documents_of_a_deleted_session_are_removals
+            delete::places_are_not_given_again_after_a_deletion
             documents::a_document_is_stored_with_its_event
             documents::a_known_document_changes_nothing
             documents::an_unknown_document_is_not_removed
@@ -40,6 +51,22 @@ macro_rules! store_suite {
             documents::documents_and_events_share_one_order
             documents::counts_leave_out_empty_collections
             documents::collections_are_apart
+            feedback::a_score_is_read_with_its_message
+            feedback::a_score_changes_and_goes
+            feedback::what_is_no_message_has_no_score
+            fork::a_fork_is_a_copy_up_to_its_place
+            fork::a_fork_and_its_source_grow_apart
+            fork::a_fork_beyond_the_log_is_refused
+            fork::a_fork_of_a_taken_id_gives_the_session_that_has_it
+            fork::the_senders_ids_of_a_fork_count
+            fork::a_fork_decided_nothing
+            fork::documents_added_by_then_are_copied_under_new_names
+            import::an_import_equals_its_export
+            import::an_import_is_unseen_until_it_is_finished
+            import::an_import_of_a_taken_id_does_not_begin
+            import::an_import_whose_id_was_taken_meanwhile_is_thrown_away
+            import::an_abandoned_import_leaves_nothing
+            import::an_import_is_not_idle
             log::places_have_no_gap_and_rise_over_all_sessions
             log::events_come_back_as_they_were_stored
             log::a_page_ends_at_its_limit
@@ -48,6 +75,8 @@ macro_rules! store_suite {
             log::a_page_holds_an_event_that_is_larger_than_a_page
             log::a_page_stays_in_its_range
             log::a_page_holds_only_the_kinds_asked_for
+            log::a_page_from_the_end_is_ascending
+            log::a_log_is_read_backwards_whole
             log::an_empty_log_has_an_empty_page
             log::an_unknown_session_is_an_error
             order::appends_are_stored_in_the_order_of_their_calls
@@ -55,6 +84,17 @@ macro_rules! store_suite {
             order::appends_from_many_threads_are_all_stored_once
             order::a_repeated_message_is_stored_once
             order::an_append_that_fails_leaves_the_others
+            search::messages_and_titles_are_found_with_their_places
+            search::words_are_found_in_any_case_script_and_width
+            search::no_question_is_syntax
+            search::only_ones_own_sessions_are_searched
+            search::all_words_must_occur
+            search::a_renamed_session_is_found_by_its_new_title_only
+            search::a_deleted_session_is_not_found
+            search::forks_and_imports_are_found
+            search::pages_of_hits_are_one_ranking
+            search::outputs_of_tools_and_other_events_are_not_found
+            search::an_append_that_changed_nothing_is_not_found
             sessions::a_session_is_found_as_it_was_made
             sessions::a_second_session_of_the_same_id_is_the_first
             sessions::a_read_makes_no_session
@@ -64,7 +104,14 @@ macro_rules! store_suite {
             sessions::a_state_is_stored_with_its_events
             sessions::a_state_is_kept_where_an_append_brings_none
             sessions::sessions_with_open_turns_are_found
+            sessions::a_title_changes_with_its_event
+            sessions::idle_sessions_are_found_longest_idle_first
             sessions::a_good_store_passes_its_check
+            stream::the_stream_has_every_event_once_in_order
+            stream::the_stream_of_a_principal_has_only_its_own
+            stream::a_page_of_the_stream_is_bounded
+            stream::the_head_lies_behind_every_event
+            stream::the_epoch_stays
         }
     };
 }
@@ -114,6 +161,28 @@ fn line(text: impl Into<String>) -> NewEvent {
     }
 }
 
+/// A person's message with these words.
+fn says(id: &str, text: impl Into<String>) -> NewEvent {
+    let event = user(id, None);
+    let DurableEvent::UserMessage(message) = event.event else { panic!("it is a message") };
+    let message = UserMessage { parts: vec![Part::Text(text.into())], ..message };
+    NewEvent { event: DurableEvent::UserMessage(message), ..event }
+}
+
+/// A step of a reply with these words.
+fn replies(id: &str, text: impl Into<String>) -> NewEvent {
+    let message = AssistantMessage {
+        id: MessageId::parse(id).unwrap(),
+        agent: tns_protocol::AgentId::parse("helper-00000000").unwrap(),
+        parts: vec![Part::Text(text.into())],
+        model: "m".into(),
+        native: None,
+        notes: Vec::new(),
+        status: MessageStatus::Complete,
+    };
+    NewEvent { turn: None, event: DurableEvent::AssistantMessage(message) }
+}
+
 fn user(id: &str, client: Option<&str>) -> NewEvent {
     let id = MessageId::parse(id).unwrap();
     let message = UserMessage {
@@ -146,6 +215,17 @@ async fn stored(store: &impl AnyStore, append: Append) -> Vec<Place> {
     }
 }
 
+/// A document of this collection that an event announces.
+fn adding(session: SessionKey, collection: &Collection, content: &str) -> Append {
+    let new = NewDocument {
+        collection: collection.clone(),
+        id: collection.document_id(content),
+        content: content.into(),
+        metadata: serde_json::Map::new(),
+    };
+    only_if(session, vec![kb_added(&new.id)], Condition::NewDocument(new))
+}
+
 fn everything() -> EventQuery {
     EventQuery { limit: usize::MAX, ..EventQuery::default() }
 }
@@ -171,10 +251,16 @@ mod tests {
         let list = include_str!("store_suite.rs");
         for (module, source) in [
             ("audit", include_str!("store_suite/audit.rs")),
+            ("delete", include_str!("store_suite/delete.rs")),
             ("documents", include_str!("store_suite/documents.rs")),
+            ("feedback", include_str!("store_suite/feedback.rs")),
+            ("fork", include_str!("store_suite/fork.rs")),
+            ("import", include_str!("store_suite/import.rs")),
             ("log", include_str!("store_suite/log.rs")),
             ("order", include_str!("store_suite/order.rs")),
+            ("search", include_str!("store_suite/search.rs")),
             ("sessions", include_str!("store_suite/sessions.rs")),
+            ("stream", include_str!("store_suite/stream.rs")),
         ] {
             let names: Vec<_> = source
                 .lines()

@@ -51,11 +51,19 @@ pub(crate) struct Options {
     busy_timeout: Duration,
     /// Most pages (of 4 KiB) that the file may have; beyond, the disk counts as full. `None`: no limit.
     max_pages: Option<u32>,
+    /// Lets one of the writer's own statements fail.
+    #[cfg(test)]
+    failing: writer::Failing,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { busy_timeout: BUSY_TIMEOUT, max_pages: None }
+        Self {
+            busy_timeout: BUSY_TIMEOUT,
+            max_pages: None,
+            #[cfg(test)]
+            failing: writer::Failing::default(),
+        }
     }
 }
 
@@ -146,7 +154,7 @@ impl SqliteStore {
         shared.document_head.store(numbers.document_head, Ordering::Release);
         shared.head.store(numbers.last_gseq, Ordering::Release);
         let readers = Readers::start(path, options.busy_timeout)?;
-        let writer = Writer::start(connection, numbers, Arc::clone(&shared), options.busy_timeout)?;
+        let writer = Writer::start(connection, numbers, Arc::clone(&shared), options)?;
         Ok(Self { readers, writer, shared, epoch })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tns_protocol::Timestamp;
 use tns_server_core::event::EventKind;
 use tns_server_core::store::{
-    EventPage, EventQuery, MAX_PAGE_BYTES, MAX_PAGE_EVENTS, SessionKey, StoredEvent,
+    EventPage, EventQuery, MAX_PAGE_BYTES, MAX_PAGE_EVENTS, SessionKey, StoredEvent, Take,
 };
 
 use super::{AnyStore, everything, line, make, plain, stored, user, whole_log};
@@ -134,6 +134,47 @@ pub async fn a_page_holds_only_the_kinds_asked_for(store: &impl AnyStore) {
         assert_eq!((seqs(&page), page.more, page.head_seq), (expected, more, 5), "{query:?}");
     }
     assert_eq!(whole_log(store, session).await.len(), 5);
+}
+
+/// The last ones that fit, in their order; `more` means before them.
+pub async fn a_page_from_the_end_is_ascending(store: &impl AnyStore) {
+    let session = filled(store, 6).await;
+    for (after, before, limit, expected, more) in [
+        (0, None, 2, vec![5, 6], true),
+        (0, Some(5), 2, vec![3, 4], true),
+        (0, Some(3), 2, vec![1, 2], false),
+        (2, Some(5), 2, vec![3, 4], false),
+        (2, Some(6), 2, vec![4, 5], true),
+        (0, Some(1), 2, vec![], false),
+        (0, None, 6, vec![1, 2, 3, 4, 5, 6], false),
+    ] {
+        let query = EventQuery { after, before, limit, take: Take::Last, ..everything() };
+        let page = store.events(session, query.clone()).await.unwrap();
+        assert_eq!((seqs(&page), page.more, page.head_seq), (expected, more, 6), "{query:?}");
+    }
+    const USERS: &[EventKind] = &[EventKind::UserMessage];
+    stored(store, plain(session, vec![user("m-1", None), line("x"), user("m-2", None), line("y")])).await;
+    let query = EventQuery { limit: 1, kinds: Some(USERS), take: Take::Last, ..everything() };
+    let page = store.events(session, query).await.unwrap();
+    assert_eq!((seqs(&page), page.more), (vec![9], true));
+}
+
+/// Also where bytes, not events, fill the pages.
+pub async fn a_log_is_read_backwards_whole(store: &impl AnyStore) {
+    let session = make(store, "s").await.key;
+    let sizes = [10, MAX_PAGE_BYTES * 2 / 5, MAX_PAGE_BYTES + 1, 10, MAX_PAGE_BYTES * 3 / 5, 10];
+    stored(store, plain(session, sizes.map(|size| line("x".repeat(size))).to_vec())).await;
+    let (mut before, mut pages) = (None, Vec::new());
+    loop {
+        let page =
+            store.events(session, EventQuery { before, take: Take::Last, ..everything() }).await.unwrap();
+        pages.push(seqs(&page));
+        before = page.events.first().map(|event| event.place.seq);
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(pages, [vec![4, 5, 6], vec![3], vec![1, 2]]);
 }
 
 /// The head of an empty log is 0.

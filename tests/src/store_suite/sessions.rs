@@ -5,12 +5,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use tns_protocol::approval::AutonomyLevel;
-use tns_protocol::{AgentId, MessageId, SessionId, Timestamp};
+use tns_protocol::{AgentId, ClientMessageId, MessageId, SessionId, Timestamp};
 use tns_server_core::store::{
-    Append, LOCAL_PRINCIPAL, NewSession, OpenTurn, SessionKey, SessionRecord, SessionState,
+    Append, Appended, Condition, LOCAL_PRINCIPAL, NewSession, OpenTurn, SessionKey, SessionRecord,
+    SessionState,
 };
 
-use super::{AnyStore, find, line, make, new_session, plain, stored, wait_past};
+use super::{AnyStore, find, line, make, new_session, plain, stored, user, wait_past};
 
 fn waiting_state() -> SessionState {
     let turn = OpenTurn {
@@ -162,6 +163,50 @@ pub async fn sessions_with_open_turns_are_found(store: &impl AnyStore) {
     stored(store, ends).await;
     let found = store.sessions_with_open_turns().await.unwrap();
     assert_eq!(found, vec![find(store, "s").await.unwrap()]);
+}
+
+/// One commit: whoever sees the event sees the title; an append that changes nothing changes no title.
+pub async fn a_title_changes_with_its_event(store: &impl AnyStore) {
+    let made = make(store, "s").await;
+    wait_past(made.updated_at);
+    let titled = |title: Option<&str>, events| Append {
+        title: Some(title.map(str::to_owned)),
+        ..plain(made.key, events)
+    };
+    let at = stored(store, titled(Some("new"), vec![line("renamed")])).await[0].at;
+    let expected = SessionRecord { title: Some("new".into()), head_seq: 1, updated_at: at, ..made.clone() };
+    assert_eq!(find(store, "s").await, Some(expected.clone()));
+
+    let id = ClientMessageId::parse("c-1").unwrap();
+    stored(store, plain(made.key, vec![user("m-1", Some("c-1"))])).await;
+    let repeat = Append { condition: Some(Condition::NewMessage(id)), ..titled(Some("lost"), vec![]) };
+    assert_eq!(store.append(repeat).await, Ok(Appended::Unchanged));
+    assert_eq!(find(store, "s").await.unwrap().title, expected.title);
+
+    stored(store, titled(None, vec![line("cleared")])).await;
+    assert_eq!(find(store, "s").await.unwrap().title, None);
+    stored(store, plain(made.key, vec![line("more")])).await;
+    assert_eq!(find(store, "s").await.unwrap().title, None);
+}
+
+/// Of every principal; one that grew at the very time is not idle.
+pub async fn idle_sessions_are_found_longest_idle_first(store: &impl AnyStore) {
+    let first = make(store, "first").await;
+    wait_past(first.updated_at);
+    let (yours, _) = store.create_session(new_session("you", "yours")).await.unwrap();
+    wait_past(yours.updated_at);
+    let last = make(store, "last").await;
+    wait_past(last.updated_at);
+    let places = stored(store, plain(first.key, vec![line("grown")])).await;
+
+    let ids = |found: Vec<SessionRecord>| found.into_iter().map(|s| s.id.to_string()).collect::<Vec<_>>();
+    let idle = async |before, limit| ids(store.sessions_idle_since(before, limit).await.unwrap());
+    assert_eq!(idle(places[0].at, 10).await, ["yours", "last"]);
+    assert_eq!(idle(Timestamp::from_micros(i64::MAX), 10).await, ["yours", "last", "first"]);
+    assert_eq!(idle(Timestamp::from_micros(i64::MAX), 1).await, ["yours"]);
+    assert_eq!(idle(yours.updated_at, 10).await, Vec::<String>::new());
+    let found = store.sessions_idle_since(places[0].at, 10).await.unwrap();
+    assert_eq!(found, [yours, last]);
 }
 
 /// The check itself changes nothing.

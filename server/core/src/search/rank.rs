@@ -137,6 +137,7 @@ fn line(text: &str, places: &[Range<usize>]) -> (String, Vec<Range<usize>>) {
         }
     }
     marks.extend(began.map(|began| began..snippet.len()));
+    snippet.truncate(snippet.trim_end().len());
     if end < text.len() {
         snippet.push('…');
     }

@@ -15,6 +15,10 @@ const MIGRATIONS: [Step; 2] = [
     Step { sql: include_str!("../migrations/0003_history.sql"), then: Some(search::add_titles) },
 ];
 
+/// Steps of a store that has no index of its messages yet.
+#[cfg(test)]
+pub(super) const BEFORE_SEARCH: usize = MIGRATIONS.len() - 1;
+
 /// A step: statements, then what SQL can't do.
 struct Step {
     sql: &'static str,

@@ -221,7 +221,7 @@ fn messages(
     let mut statement = connection.prepare_cached(
         "SELECT s.pk, s.session_id, s.title, e.seq, e.at, e.body_version, e.body FROM search f
          CROSS JOIN events e ON e.gseq = f.rowid CROSS JOIN sessions s ON s.pk = e.session_pk
-         WHERE f.terms MATCH ?1 AND f.rowid BETWEEN 1 AND ?2 AND s.principal = ?3 ORDER BY f.rowid DESC",
+         WHERE f.search MATCH ?1 AND f.rowid BETWEEN 1 AND ?2 AND s.principal = ?3 ORDER BY f.rowid DESC",
     )?;
     let mut rows = statement.query(params![asked, signed(head), query.principal])?;
     let (mut looked_at, mut bytes) = (0, 0);
@@ -251,7 +251,7 @@ fn titles(
 ) -> Result<Vec<Candidate<SearchHit>>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT s.pk, s.session_id, s.title, s.created_at FROM search f CROSS JOIN sessions s ON s.pk = -f.rowid
-         WHERE f.terms MATCH ?1 AND f.rowid < 0 AND s.principal = ?2 ORDER BY f.rowid LIMIT ?3",
+         WHERE f.search MATCH ?1 AND f.rowid < 0 AND s.principal = ?2 ORDER BY f.rowid LIMIT ?3",
     )?;
     let limit = i64::try_from(MAX_TITLES).unwrap_or(i64::MAX);
     let mut rows = statement.query(params![asked, query.principal, limit])?;

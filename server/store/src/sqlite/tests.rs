@@ -1,8 +1,11 @@
 //! What only a store in a file can show. What every store must do is tried by the shared suite.
 
 mod damage;
+mod erasing;
+mod filling;
 mod opening;
 mod pressure;
+mod trouble;
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +14,8 @@ use tempfile::TempDir;
 use tns_protocol::approval::{AuditDecision, RiskClass};
 use tns_protocol::{AgentId, ErrorCode, MessageId, SessionId, Timestamp, ToolCallId};
 use tns_server_core::approval::AuditRecord;
-use tns_server_core::event::{DurableEvent, TurnFailed};
+use tns_server_core::event::{AssistantMessage, DurableEvent, MessageStatus, TurnFailed, UserMessage};
+use tns_server_core::message::Part;
 use tns_server_core::store::{
     Append, Appended, Collection, Condition, EventQuery, LOCAL_PRINCIPAL, NewDocument, NewEvent, NewSession,
     OpenTurn, Place, SessionKey, SessionRecord, SessionState, Store, StoreError, StoredEvent,
@@ -77,6 +81,32 @@ fn line(text: impl Into<String>) -> NewEvent {
         turn: None,
         event: DurableEvent::TurnFailed(TurnFailed { code: ErrorCode::Internal, message: text.into() }),
     }
+}
+
+fn says(text: &str) -> NewEvent {
+    let id = MessageId::parse("m-1").unwrap();
+    let message = UserMessage {
+        id: id.clone(),
+        agent: AgentId::parse("helper-00000000").unwrap(),
+        parts: vec![Part::Text(text.into())],
+        client_message_id: None,
+        context: None,
+        queued: false,
+    };
+    NewEvent { turn: Some(id), event: DurableEvent::UserMessage(message) }
+}
+
+fn replies(text: &str) -> NewEvent {
+    let message = AssistantMessage {
+        id: MessageId::parse("m-2").unwrap(),
+        agent: AgentId::parse("helper-00000000").unwrap(),
+        parts: vec![Part::Text(text.into())],
+        model: "m".into(),
+        native: None,
+        notes: vec![],
+        status: MessageStatus::Complete,
+    };
+    NewEvent { turn: Some(MessageId::parse("m-1").unwrap()), event: DurableEvent::AssistantMessage(message) }
 }
 
 fn audited(call: &str) -> NewEvent {

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::chores::Left;
 use super::error::{Fault, from_io, stopped};
 use super::search::Change;
-use super::{Numbers, Shared, chores, search};
+use super::{Numbers, Options, Shared, chores, search};
 
 /// Writes that may wait; full → [`StoreError::Busy`] at once.
 pub(super) const WRITE_QUEUE: usize = 1024;
@@ -77,19 +77,21 @@ impl Writer {
         connection: Connection,
         numbers: Numbers,
         shared: Arc<Shared>,
-        busy_timeout: Duration,
+        options: &Options,
     ) -> Result<Self, StoreError> {
         let (sender, jobs) = sync_channel(WRITE_QUEUE);
         let owner = Owner {
             connection,
             numbers,
             shared,
-            busy_timeout,
+            busy_timeout: options.busy_timeout,
             jobs,
             held: None,
             search: Vec::new(),
             chores: Chores::Waiting,
             unscrubbed: None,
+            #[cfg(test)]
+            failing: options.failing.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("store-write".into())
@@ -185,6 +187,8 @@ struct Owner {
     chores: Chores,
     /// Erased text is still in the log file; when emptying that was last tried.
     unscrubbed: Option<Instant>,
+    #[cfg(test)]
+    failing: Failing,
 }
 
 /// Whether there is something to be done while nothing waits.
@@ -232,14 +236,7 @@ impl Owner {
 
     /// Does one step of what can wait, in a transaction of its own.
     fn do_chore(&mut self) {
-        let step = self.begin(Instant::now()).and_then(|()| {
-            let done = chores::step(&self.connection).and_then(|left| {
-                self.step("COMMIT")?;
-                Ok(left)
-            });
-            Ok(done?)
-        });
-        match step {
+        match self.chore_step().map_err(StoreError::from) {
             Ok(Left::Some) => {}
             Ok(Left::SomeErased) => self.unscrubbed = self.unscrubbed.or(Some(Instant::now())),
             Ok(Left::Nothing) => self.chores = Chores::Done,
@@ -249,6 +246,15 @@ impl Owner {
                 self.roll_back();
             }
         }
+    }
+
+    fn chore_step(&self) -> Result<Left, Fault> {
+        // Another process that holds the store is not waited for.
+        self.connection.busy_timeout(Duration::ZERO)?;
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let left = chores::step(&self.connection)?;
+        self.connection.execute_batch("COMMIT")?;
+        Ok(left)
     }
 
     fn begin(&self, deadline: Instant) -> Result<(), StoreError> {
@@ -354,7 +360,38 @@ impl Owner {
     }
 
     fn step(&self, sql: &str) -> Result<(), Fault> {
+        #[cfg(test)]
+        self.failing.pass(sql)?;
         self.connection.prepare_cached(sql)?.execute([])?;
         Ok(())
+    }
+}
+
+/// Lets one of the statements around a work fail, once: its beginning, its savepoint, the savepoint's end or the
+/// commit. Undoing never fails.
+#[cfg(test)]
+#[derive(Debug, Clone, Default)]
+pub(super) struct Failing(Arc<std::sync::Mutex<Option<usize>>>);
+
+#[cfg(test)]
+impl Failing {
+    /// So many statements pass before the one that fails.
+    pub(super) fn fail_at(&self, number: usize) {
+        *self.0.lock().unwrap() = Some(number);
+    }
+
+    fn pass(&self, sql: &str) -> Result<(), Fault> {
+        let mut left = self.0.lock().unwrap();
+        if sql.starts_with("ROLLBACK") {
+            return Ok(());
+        }
+        match left.take() {
+            Some(0) => Err(super::error::failed("it was told to fail").into()),
+            Some(number) => {
+                *left = Some(number - 1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 }
