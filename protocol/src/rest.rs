@@ -111,6 +111,9 @@ pub struct CreateSession {
     /// The folder that its tools work in; absent: the server's first root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// It lives in memory only, is in no list, and is gone a minute after its last client left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temp: bool,
 }
 
 /// One row of GET `/api/sessions`.

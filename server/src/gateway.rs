@@ -1,7 +1,8 @@
 //! The faces of the server: what comes in over the network, and what goes out.
 //!
 //! `accept` takes connections, `door` lets in or turns away, `ws` is the `/chat` face with `dispatch`
-//! (a client's event → a command) and `translate` (a session's event → a frame), `rest` is the REST face.
+//! (a client's event → a command) and `translate` (a session's event → a frame), `rest` is the REST face,
+//! `stream` the event streams beside it.
 
 mod accept;
 mod dispatch;
@@ -10,6 +11,7 @@ mod error;
 mod outbox;
 mod peer;
 mod rest;
+mod stream;
 mod translate;
 mod ws;
 
@@ -28,6 +30,7 @@ use tns_server_core::session::registry::Registry;
 use tns_server_core::session::{ConnectionId, SessionDeps};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub(crate) use accept::Acceptor;
 pub(crate) use door::Door;
@@ -47,7 +50,9 @@ pub(crate) struct Gateway {
     pub(crate) draining: AtomicBool,
     /// Fires when `/chat` connections are to be closed: every turn has ended by then.
     pub(crate) closing: CancellationToken,
-    /// `/chat` connections.
+    /// Readers of event streams that say goodbye to their sessions.
+    goodbyes: TaskTracker,
+    /// `/chat` connections and event streams.
     pub(crate) connections: watch::Sender<usize>,
     next_connection: AtomicU64,
     /// Milliseconds after `started` when something last happened.
@@ -75,10 +80,16 @@ impl Gateway {
             started: Instant::now(),
             draining: AtomicBool::new(false),
             closing: CancellationToken::new(),
+            goodbyes: TaskTracker::new(),
             connections: watch::Sender::new(0),
             next_connection: AtomicU64::new(1),
             last_activity: AtomicU64::new(0),
         }
+    }
+
+    /// Whether the server takes nothing new, since it stops.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     fn connection_id(&self) -> ConnectionId {
@@ -121,6 +132,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, door: Door) -> Router {
         .route("/api/kb", get(rest::kb::list).post(rest::kb::add))
         .route("/api/kb/search", post(rest::kb::search))
         .route("/api/kb/{document}", delete(rest::kb::remove))
+        .route("/api/events", get(stream::all))
         .route("/api/sessions", get(rest::sessions::list).post(rest::sessions::create))
         .route("/api/sessions/{id}", get(rest::sessions::show))
         .route("/api/sessions/{id}/messages", get(rest::sessions::messages))

@@ -15,8 +15,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tns_server_core::engine::{EngineChoice, Engines, OpenError};
+use tns_server_core::memory::MemoryStore;
 use tns_server_core::recovery;
 use tns_server_core::session::SessionDeps;
+use tns_server_core::session::hub::Hub;
 use tns_server_core::store::{DocumentStore, Knowledge, Store};
 use tns_server_core::tool::Tool;
 use tns_server_engines::{EngineConfig, EngineRegistry};
@@ -161,6 +163,8 @@ impl Server {
             arguments: Arc::new(SchemaCheck),
             limits: config.limits,
             unsandboxed: config.unsandboxed,
+            hub: Hub::default(),
+            temporary,
         };
         let gateway = Arc::new(Gateway::new(deps, roots, parts.engine));
         let acceptor = Acceptor::new(gateway::router(gateway.clone(), Door::new(address.port())));
@@ -242,6 +246,13 @@ impl RunningServer {
         let _ = tokio::time::timeout(LAST_CALL, last).await;
         self.tasks.abort_all();
     }
+}
+
+/// What temporary sessions share: the same, over a store in memory.
+fn temporary(deps: &SessionDeps) -> SessionDeps {
+    let store = Arc::new(MemoryStore::new());
+    let knowledge = Arc::new(KnowledgeEngine::open(None, store.clone()));
+    SessionDeps { store: store.clone(), documents: store, knowledge, ..deps.clone() }
 }
 
 async fn canonical(folder: &Path) -> Result<PathBuf, StartError> {

@@ -234,7 +234,7 @@ async fn pages_of_the_log_are_bounded_and_can_be_asked_for() {
     assert_eq!(places(&synced(&frames)), (1..=total as u64).collect::<Vec<_>>());
     for (fields, from, to, more) in [
         (json!({ "limit": 2 }), 1, 2, true),
-        (json!({ "beforeSeq": 10, "limit": 3 }), 7, 9, false),
+        (json!({ "beforeSeq": 10, "limit": 3 }), 7, 9, true),
         (json!({ "afterSeq": total - 1, "limit": 5 }), total, total, false),
         (json!({ "afterSeq": 3, "beforeSeq": 6 }), 4, 5, false),
         (json!({ "afterSeq": total }), total + 1, total, false),

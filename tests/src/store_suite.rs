@@ -179,6 +179,7 @@ fn replies(id: &str, text: impl Into<String>) -> NewEvent {
         native: None,
         notes: Vec::new(),
         status: MessageStatus::Complete,
+        response: None,
     };
     NewEvent { turn: None, event: DurableEvent::AssistantMessage(message) }
 }

@@ -5,6 +5,8 @@
 
 pub(crate) mod actor;
 pub mod client_tools;
+mod fork;
+pub mod hub;
 pub(crate) mod port;
 pub mod registry;
 
@@ -26,7 +28,9 @@ use crate::message::Part;
 use crate::store::{Collection, DocumentStore, Knowledge, SessionKey, Store};
 use crate::tool::{ArgumentCheck, Tool, Workspace};
 use crate::turn::TurnLimits;
+use actor::Lifetime;
 use client_tools::ClientToolDef;
+use hub::Hub;
 
 /// Commands that wait for a session. Full → the sender is answered `LIMIT`.
 const MAILBOX: usize = 64;
@@ -52,6 +56,10 @@ pub struct SessionDeps {
     pub limits: TurnLimits,
     /// FULL_AUTO may be set although no sandbox holds the tools.
     pub unsandboxed: bool,
+    /// What is told of all sessions at once.
+    pub hub: Hub,
+    /// Makes what temporary sessions share: the same with a store in memory.
+    pub temporary: fn(&SessionDeps) -> SessionDeps,
 }
 
 /// Names a connection while the server runs.
@@ -116,6 +124,10 @@ pub enum SessionCommand {
     RemoveAgent(AgentId, ReplyTo),
     /// Settle a waiting call.
     Decide(DecideCommand, ReplyTo),
+    /// Give the session a title, or take it away.
+    Rename(Option<String>, ReplyTo),
+    /// End what runs and erase the session, for this reason.
+    Delete(String, ReplyTo),
     /// Say which store the log is in, and where the log ends.
     Hello(ReplyTo),
     /// Say where a client that has the log up to a place goes over to live events.
@@ -222,6 +234,7 @@ pub struct SessionHandle {
     commands: mpsc::Sender<Letter>,
     identity: Arc<SessionIdentity>,
     log: Log,
+    lifetime: Lifetime,
 }
 
 /// A command on its way. It carries a handle, so that the session lives until the command is done, though
@@ -292,6 +305,11 @@ impl SessionHandle {
     /// Returns what never changes of the session.
     pub fn identity(&self) -> &SessionIdentity {
         &self.identity
+    }
+
+    /// Whether the session lives in memory only.
+    pub fn is_temporary(&self) -> bool {
+        self.lifetime == Lifetime::Temporary
     }
 
     /// Returns the session's log, which may be read without asking the session.

@@ -10,7 +10,7 @@ use tns_protocol::approval::{AutonomyLevel, Decision};
 use tns_protocol::chat::{Chat, ContentPart, Origin};
 use tns_protocol::knowledge::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT};
 use tns_protocol::log::{EXTENSION, Hello, HistoryGet};
-use tns_protocol::session::SessionList;
+use tns_protocol::session::{Feedback, MAX_TITLE_CHARS, SessionFork, SessionList};
 use tns_protocol::tool::{ClientToolDef, McpResult};
 use tns_protocol::{
     ClientFrame, ClientMessage, ErrorCode, RequestId, ServerFrame, SessionId, Timestamp, check_label,
@@ -22,7 +22,7 @@ use tns_server_core::event::{MessageContext, MessageOrigin};
 use tns_server_core::message::{Image, Part};
 use tns_server_core::session::registry::{RegistryError, SessionStart};
 use tns_server_core::session::{
-    AgentChange, ChatCommand, ConnectionId, DecideCommand, JoinKind, KbSearchCommand, ReplyTo,
+    AgentChange, ChatCommand, ConnectionId, DecideCommand, JoinKind, KbSearchCommand, ReplyTo, SendError,
     SessionCommand, SessionHandle, SessionIdentity, SubscriberRef, client_tools,
 };
 use tns_server_core::store::LOCAL_PRINCIPAL;
@@ -35,6 +35,9 @@ mod log;
 
 /// Most sessions in memory; more → `LIMIT`. One that nobody uses leaves memory by itself.
 const MAX_ACTIVE_SESSIONS: usize = 10_000;
+
+/// Why a session ends that somebody deleted.
+pub(crate) const DELETED: &str = "deleted";
 
 /// One connection's way to its sessions.
 pub(crate) struct Dispatcher {
@@ -83,13 +86,24 @@ impl Dispatcher {
             Asked::Session(make) => {
                 let handle = self.session(id, creates, kind).await?;
                 let command = make(self.reply_to(re), handle.identity());
-                handle.try_send(command).map_err(|error| (error.code(), error.to_string()))
+                handle.try_send(command).map_err(|error| self.not_sent(id, error))
             }
             Asked::Hello(hello) => self.hello(id, re, hello).await,
             Asked::History(get) => self.history(id, re, get).await,
             Asked::List(list) => self.list(id, re, list).await,
+            Asked::Fork(fork) => self.fork(id, re, fork).await,
+            Asked::Feedback(feedback) => self.feedback(id, re, feedback).await,
             Asked::Nothing => Ok(()),
         }
+    }
+
+    /// Words why a session was not asked. One that was erased is forgotten: the next event may make it anew.
+    fn not_sent(&mut self, id: &SessionId, error: SendError) -> Refused {
+        if error == SendError::Closed && !self.gateway.is_draining() {
+            self.joined.remove(id);
+            return (ErrorCode::SessionNotFound, format!("session {id} was deleted"));
+        }
+        (error.code(), error.to_string())
     }
 
     fn reply_to(&self, re: Option<RequestId>) -> ReplyTo {
@@ -112,7 +126,8 @@ impl Dispatcher {
                 let message = format!("the server has {MAX_ACTIVE_SESSIONS} sessions open; close some first");
                 return Err((ErrorCode::Limit, message));
             }
-            let start = SessionStart { title: None, workspace: self.gateway.roots[0].clone() };
+            let start =
+                SessionStart { title: None, workspace: self.gateway.roots[0].clone(), temporary: false };
             registry.find_or_create(LOCAL_PRINCIPAL, id, &start).await.map(|(handle, _)| Some(handle))
         } else {
             registry.find(LOCAL_PRINCIPAL, id).await
@@ -159,6 +174,9 @@ fn registry_code(error: &RegistryError) -> ErrorCode {
     match error {
         RegistryError::Store(error) => error.code(),
         RegistryError::Engine(_) => ErrorCode::ProviderUnavailable,
+        RegistryError::OpenTurn(_) | RegistryError::BeyondLog { .. } | RegistryError::Exists(_) => {
+            ErrorCode::InvalidMessage
+        }
     }
 }
 
@@ -175,6 +193,8 @@ enum Asked {
     Hello(Hello),
     History(HistoryGet),
     List(SessionList),
+    Fork(SessionFork),
+    Feedback(Feedback),
     /// What is asked for holds already.
     Nothing,
 }
@@ -260,18 +280,36 @@ fn asked(message: ClientMessage, connection: ConnectionId) -> Result<Asked, Refu
         ClientMessage::Hello(hello) => return Ok(Asked::Hello(hello)),
         ClientMessage::HistoryGet(get) => return Ok(Asked::History(get)),
         ClientMessage::SessionList(list) => return Ok(Asked::List(list)),
-        ClientMessage::SessionRename(_)
-        | ClientMessage::SessionDelete(_)
-        | ClientMessage::SessionFork(_)
-        | ClientMessage::Feedback(_) => {
-            return Err((ErrorCode::NotImplemented, "this server does not offer it yet".into()));
+        ClientMessage::SessionRename(rename) => {
+            let title = checked_title(rename.title).map_err(invalid)?;
+            Box::new(|to, _| SessionCommand::Rename(title, to))
         }
+        ClientMessage::SessionDelete(_) => Box::new(|to, _| SessionCommand::Delete(DELETED.to_owned(), to)),
+        ClientMessage::SessionFork(fork) => return Ok(Asked::Fork(fork)),
+        ClientMessage::Feedback(feedback) => return Ok(Asked::Feedback(feedback)),
         // `decode_client` lets no unknown type through.
         ClientMessage::Unknown(name) => {
             return Err((ErrorCode::UnknownType, format!("type {name:?} is not known")));
         }
     };
     Ok(Asked::Session(make))
+}
+
+/// Checks a session's title. A blank one is none.
+///
+/// # Errors
+/// One line that says what is wrong.
+pub(crate) fn checked_title(title: Option<String>) -> Result<Option<String>, String> {
+    let title = title.map(|title| title.trim().to_owned()).filter(|title| !title.is_empty());
+    match title {
+        Some(title) if title.chars().count() > MAX_TITLE_CHARS => {
+            Err(format!("title must be at most {MAX_TITLE_CHARS} characters"))
+        }
+        Some(title) if title.chars().any(char::is_control) => {
+            Err("title must have no control characters".to_owned())
+        }
+        title => Ok(title),
+    }
 }
 
 /// Checks a search.

@@ -78,6 +78,10 @@ impl From<RegistryError> for ApiError {
     fn from(error: RegistryError) -> Self {
         match error {
             RegistryError::Store(error) => error.into(),
+            RegistryError::OpenTurn(_) | RegistryError::BeyondLog { .. } => Self::invalid(error.to_string()),
+            RegistryError::Exists(_) => {
+                Self::new(StatusCode::CONFLICT, ErrorCode::InvalidMessage, error.to_string())
+            }
             RegistryError::Engine(error) => {
                 Self::new(StatusCode::BAD_GATEWAY, ErrorCode::ProviderUnavailable, error.to_string())
             }

@@ -76,7 +76,6 @@ pub(crate) enum Outgoing {
 pub(crate) struct Frame {
     pub(crate) text: Utf8Bytes,
     /// A durable event's place.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the event stream over HTTP names it"))]
     pub(crate) seq: Option<Seq>,
 }
 

@@ -64,10 +64,10 @@ pub(super) async fn upgrade(State(gateway): State<Arc<Gateway>>, upgrade: WebSoc
 }
 
 /// Counts a connection while it lives.
-struct Counted(Arc<Gateway>);
+pub(super) struct Counted(Arc<Gateway>);
 
 impl Counted {
-    fn new(gateway: Arc<Gateway>) -> Self {
+    pub(super) fn new(gateway: Arc<Gateway>) -> Self {
         gateway.connections.send_modify(|count| *count += 1);
         Self(gateway)
     }

@@ -97,7 +97,7 @@ impl ResumePoint {
     /// The store's.
     pub async fn page(&self, after: Seq) -> Result<EventPage, StoreError> {
         let before = Some(self.head_seq + 1);
-        let query = EventQuery { after, before, limit: MAX_PAGE_EVENTS, kinds: None };
+        let query = EventQuery { after, before, limit: MAX_PAGE_EVENTS, ..EventQuery::default() };
         self.log.store.events(self.log.session, query).await
     }
 }

@@ -5,12 +5,14 @@
 //! turn's model call runs beside the commit of the message that it answers.
 
 mod commands;
+mod life;
 mod log;
 mod turns;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use tns_protocol::approval::AutonomyLevel;
 use tns_protocol::{AgentId, ClientMessageId, ErrorCode, MessageId, RequestId, Timestamp};
@@ -58,8 +60,37 @@ pub(crate) struct Actor {
     /// Turns, and agents being opened.
     tasks: JoinSet<Option<turns::OpenedAgent>>,
     opening: usize,
+    /// The session is to be erased: why, and who asked.
+    closing: Option<Closing>,
+    /// A temporary session nobody is connected to ends then.
+    ends_at: Option<Instant>,
     shutdown: CancellationToken,
     turns: Arc<AtomicUsize>,
+    lifetime: Lifetime,
+}
+
+/// A session that is to be erased.
+struct Closing {
+    reason: String,
+    asked: Vec<ReplyTo>,
+}
+
+/// How long a session is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// Until it is deleted.
+    Kept,
+    /// Until nobody was connected for a while.
+    Temporary,
+}
+
+/// How long a temporary session waits for a client, the first one or one that comes back.
+const TEMPORARY_GRACE: Duration = Duration::from_secs(60);
+
+impl Lifetime {
+    fn first_end(self) -> Option<Instant> {
+        (self == Self::Temporary).then(|| Instant::now() + TEMPORARY_GRACE)
+    }
 }
 
 /// The turn that runs.
@@ -81,6 +112,7 @@ enum Happened {
     Report(Option<TurnReport>),
     Task(Result<Option<turns::OpenedAgent>, tokio::task::JoinError>),
     ApprovalTimeout,
+    TemporaryEnd,
     Shutdown,
     Deserted,
 }
@@ -124,11 +156,20 @@ impl Actor {
             recent: VecDeque::new(),
             tasks: JoinSet::new(),
             opening: 0,
+            closing: None,
+            ends_at: ends.lifetime.first_end(),
+            lifetime: ends.lifetime,
             shutdown: ends.shutdown,
             turns: ends.turns,
         };
         actor.publish_settings();
         actor
+    }
+
+    /// Gives a temporary session a handle of its own, so that it waits for its first client.
+    pub(crate) fn holding(mut self, handle: SessionHandle) -> Self {
+        self.alive = self.ends_at.is_some().then_some(handle);
+        self
     }
 
     /// Runs until nobody holds a handle and nothing runs, or the server stops.
@@ -139,14 +180,19 @@ impl Actor {
             if stopping && idle {
                 return;
             }
-            let deadline = self.approval_deadline;
+            if self.closing.is_some() && idle && self.erase().await {
+                return;
+            }
+            let takes = !stopping && self.closing.is_none();
+            let (deadline, ends_at) = (self.approval_deadline, self.ends_at);
             let happened = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled(), if !stopping => Happened::Shutdown,
-                command = self.commands.recv(), if !stopping => command.map_or(Happened::Deserted, Happened::Command),
+                command = self.commands.recv(), if takes => command.map_or(Happened::Deserted, Happened::Command),
                 report = next_report(&mut self.running) => Happened::Report(report),
                 Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => Happened::Task(ended),
                 () = sleep_until(deadline), if deadline.is_some() => Happened::ApprovalTimeout,
+                () = sleep_until(ends_at), if ends_at.is_some() => Happened::TemporaryEnd,
             };
             match happened {
                 Happened::Command(Letter { command, sender }) => {
@@ -167,8 +213,9 @@ impl Actor {
                     stopping = true;
                     self.on_cancel(None).await;
                 }
+                Happened::TemporaryEnd => self.ends_at = None,
                 // No handle is left and none can be made: nothing runs, or `alive` would be one.
-                Happened::Deserted => return,
+                Happened::Deserted => return self.forget().await,
             }
             self.keep_alive(None);
         }
@@ -177,7 +224,7 @@ impl Actor {
     /// Holds a handle of its own while there is work that nobody needs to watch. Work begins with a command,
     /// whose sender's handle is still there.
     fn keep_alive(&mut self, sender: Option<&SessionHandle>) {
-        if self.running.is_none() && self.opening == 0 {
+        if self.running.is_none() && self.opening == 0 && self.ends_at.is_none() {
             self.alive = None;
         } else if self.alive.is_none() {
             self.alive = sender.cloned();
@@ -193,6 +240,18 @@ impl Actor {
         next: Option<SessionState>,
         condition: Option<Condition>,
     ) -> Result<Option<Vec<Arc<Published>>>, StoreError> {
+        self.commit_titled(turn, events, next, None, condition).await
+    }
+
+    /// The same with a new title; `Some(None)` takes it away.
+    async fn commit_titled(
+        &mut self,
+        turn: Option<&MessageId>,
+        events: Vec<Outgoing>,
+        next: Option<SessionState>,
+        title: Option<Option<String>>,
+        condition: Option<Condition>,
+    ) -> Result<Option<Vec<Arc<Published>>>, StoreError> {
         let durable: Vec<NewEvent> = events
             .iter()
             .filter_map(|event| match event {
@@ -202,7 +261,12 @@ impl Actor {
             .collect();
         let mut places = Vec::new();
         if !durable.is_empty() || next.is_some() {
-            let append = Append { state: next.clone(), condition, ..Append::new(self.identity.key, durable) };
+            let append = Append {
+                state: next.clone(),
+                title: title.clone(),
+                condition,
+                ..Append::new(self.identity.key, durable)
+            };
             match self.deps.store.append(append).await? {
                 Appended::Stored(stored) => places = stored,
                 Appended::Unchanged => return Ok(None),
@@ -212,6 +276,7 @@ impl Actor {
             self.state = next;
             self.publish_settings();
         }
+        self.title = title.unwrap_or_else(|| self.title.take());
         let mut places = places.into_iter();
         let now = Timestamp::now();
         let published: Vec<Arc<Published>> = events
@@ -259,6 +324,9 @@ impl Actor {
     }
 
     fn announce(&self, events: &[Arc<Published>]) {
+        if self.lifetime == Lifetime::Kept {
+            self.deps.hub.announce(events);
+        }
         for subscriber in self.connections.values() {
             subscriber.deliver(events);
         }

@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tns_protocol::SessionId;
 use tns_protocol::approval::AutonomyLevel;
+use tns_protocol::{Seq, SessionId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::actor::Actor;
+use super::actor::{Actor, Lifetime};
+use super::fork::{self, Fold};
 use super::{Letter, MAILBOX, SessionDeps, SessionHandle, SessionIdentity};
 use crate::agent::{Agent, NewAgent};
 use crate::engine::{EngineChoice, OpenError};
 use crate::event::Log;
+use crate::history;
 use crate::store::{NewSession, SessionRecord, SessionState, StoreError};
 use crate::tool::Workspace;
 
@@ -27,6 +29,8 @@ const SWEEP_EVERY: usize = 256;
 /// All sessions of a server.
 pub struct Registry {
     deps: SessionDeps,
+    /// What temporary sessions share, made with the first of them.
+    temporary: OnceLock<SessionDeps>,
     places: Mutex<Places>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -49,6 +53,7 @@ pub(crate) struct WeakHandle {
     commands: mpsc::WeakSender<Letter>,
     identity: Arc<SessionIdentity>,
     log: Log,
+    lifetime: Lifetime,
 }
 
 impl WeakHandle {
@@ -56,7 +61,8 @@ impl WeakHandle {
         let commands = self.commands.upgrade()?;
         // A session that was deleted takes no more, though somebody may hold a handle.
         let open = !commands.is_closed();
-        open.then(|| SessionHandle { commands, identity: self.identity.clone(), log: self.log.clone() })
+        let (identity, log, lifetime) = (self.identity.clone(), self.log.clone(), self.lifetime);
+        open.then_some(SessionHandle { commands, identity, log, lifetime })
     }
 }
 
@@ -66,6 +72,8 @@ pub(crate) struct Ends {
     pub(crate) shutdown: CancellationToken,
     /// Counts the turns that run.
     pub(crate) turns: Arc<AtomicUsize>,
+    /// How long the session is kept.
+    pub(crate) lifetime: Lifetime,
 }
 
 /// What a new session begins with.
@@ -75,6 +83,8 @@ pub struct SessionStart {
     pub title: Option<String>,
     /// Where its tools work: absolute and canonical.
     pub workspace: PathBuf,
+    /// It lives in memory only, is in no list, and is gone a minute after its last client left.
+    pub temporary: bool,
 }
 
 /// A session could not be found, made or loaded.
@@ -86,6 +96,20 @@ pub enum RegistryError {
     /// The default engine can't be opened.
     #[error(transparent)]
     Engine(#[from] OpenError),
+    /// A fork must begin where no turn runs or waits.
+    #[error("a turn has not ended at {0}; fork at the end of a turn")]
+    OpenTurn(Seq),
+    /// The log ends before the place.
+    #[error("the log ends at {head_seq}, before {at_seq}")]
+    BeyondLog {
+        /// The place that was named.
+        at_seq: Seq,
+        /// The log's last place.
+        head_seq: Seq,
+    },
+    /// Another session has the id.
+    #[error("there is a session {0} already; name another")]
+    Exists(SessionId),
 }
 
 impl Registry {
@@ -93,6 +117,7 @@ impl Registry {
     pub fn new(deps: SessionDeps) -> Self {
         Self {
             deps,
+            temporary: OnceLock::new(),
             places: Mutex::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -115,7 +140,7 @@ impl Registry {
             return Ok(Some(handle));
         }
         let Some(record) = self.deps.store.find_session(principal, id).await? else { return Ok(None) };
-        Ok(Some(self.launch(&mut place, record)))
+        Ok(Some(self.launch(&mut place, record, Lifetime::Kept)))
     }
 
     /// Finds a session or makes it; the flag says whether it was made.
@@ -134,7 +159,7 @@ impl Registry {
             return Ok((handle, false));
         }
         if let Some(record) = self.deps.store.find_session(principal, id).await? {
-            return Ok((self.launch(&mut place, record), false));
+            return Ok((self.launch(&mut place, record, Lifetime::Kept), false));
         }
         let state = self.first_state(&start.workspace).await?;
         let new = NewSession {
@@ -144,8 +169,54 @@ impl Registry {
             workspace: start.workspace.clone(),
             state,
         };
-        let (record, made) = self.deps.store.create_session(new).await?;
-        Ok((self.launch(&mut place, record), made))
+        let lifetime = if start.temporary { Lifetime::Temporary } else { Lifetime::Kept };
+        let (record, made) = self.deps_of(lifetime).store.create_session(new).await?;
+        Ok((self.launch(&mut place, record, lifetime), made))
+    }
+
+    fn deps_of(&self, lifetime: Lifetime) -> &SessionDeps {
+        match lifetime {
+            Lifetime::Kept => &self.deps,
+            Lifetime::Temporary => self.temporary.get_or_init(|| (self.deps.temporary)(&self.deps)),
+        }
+    }
+
+    /// Makes a session that begins with the events up to `at_seq` of another.
+    ///
+    /// # Errors
+    /// The store's reason, or that the place does not end a turn, or that the id is taken.
+    pub async fn fork(
+        &self,
+        from: &SessionHandle,
+        at_seq: Seq,
+        id: SessionId,
+        title: Option<String>,
+    ) -> Result<SessionHandle, RegistryError> {
+        let log = from.log();
+        let principal = from.identity().principal.clone();
+        let Some(record) = log.store.find_session(&principal, &from.identity().id).await? else {
+            return Err(StoreError::NoSession.into());
+        };
+        if at_seq > record.head_seq {
+            return Err(RegistryError::BeyondLog { at_seq, head_seq: record.head_seq });
+        }
+        let mut fold = Fold::default();
+        let rows = history::load(log.store.as_ref(), log.session, fork::KINDS, Some(at_seq + 1)).await?;
+        rows.into_iter().for_each(|row| fold.take(row));
+        let Some(state) = fold.state(&record.state) else { return Err(RegistryError::OpenTurn(at_seq)) };
+        let new = NewSession {
+            principal: principal.clone(),
+            id: id.clone(),
+            title,
+            workspace: record.workspace.clone(),
+            state,
+        };
+        let place = self.place(&principal, &id);
+        let mut place = place.lock().await;
+        match log.store.fork_session(log.session, at_seq, new).await? {
+            (record, true) => Ok(self.launch(&mut place, record, from.lifetime)),
+            (_, false) => Err(RegistryError::Exists(id)),
+        }
     }
 
     async fn first_state(&self, workspace: &Path) -> Result<SessionState, RegistryError> {
@@ -172,7 +243,13 @@ impl Registry {
         places.map.entry((principal.to_owned(), id.clone())).or_default().clone()
     }
 
-    fn launch(&self, place: &mut Option<WeakHandle>, record: SessionRecord) -> SessionHandle {
+    fn launch(
+        &self,
+        place: &mut Option<WeakHandle>,
+        record: SessionRecord,
+        lifetime: Lifetime,
+    ) -> SessionHandle {
+        let deps = self.deps_of(lifetime);
         let (commands, receiver) = mpsc::channel(MAILBOX);
         let identity = Arc::new(SessionIdentity {
             key: record.key,
@@ -180,13 +257,18 @@ impl Registry {
             id: record.id.clone(),
             workspace: Arc::new(Workspace::new(record.workspace.clone())),
         });
-        let log = Log { store: self.deps.store.clone(), session: record.key };
-        *place =
-            Some(WeakHandle { commands: commands.downgrade(), identity: identity.clone(), log: log.clone() });
-        let ends = Ends { shutdown: self.shutdown.clone(), turns: self.turns.clone() };
-        let actor = Actor::new(self.deps.clone(), record, identity.clone(), receiver, ends);
-        self.tasks.spawn(actor.run());
-        SessionHandle { commands, identity, log }
+        let log = Log { store: deps.store.clone(), session: record.key };
+        *place = Some(WeakHandle {
+            commands: commands.downgrade(),
+            identity: identity.clone(),
+            log: log.clone(),
+            lifetime,
+        });
+        let ends = Ends { shutdown: self.shutdown.clone(), turns: self.turns.clone(), lifetime };
+        let handle = SessionHandle { commands, identity, log, lifetime };
+        let actor = Actor::new(deps.clone(), record, handle.identity.clone(), receiver, ends);
+        self.tasks.spawn(actor.holding(handle.clone()).run());
+        handle
     }
 
     /// Returns how many sessions are in memory.

@@ -1,10 +1,10 @@
 //! What extension `events.1` asks of the server rather than of a session's task: hello, and reading the log.
 
 use tns_protocol::log::{EXTENSION, Hello, HistoryGet, MAX_SYNC_EVENTS};
-use tns_protocol::session::{SessionList, SessionListResult};
+use tns_protocol::session::{Feedback, SessionFork, SessionForked, SessionList, SessionListResult};
 use tns_protocol::{RequestId, SessionId};
 use tns_server_core::session::{JoinKind, SessionCommand};
-use tns_server_core::store::EventQuery;
+use tns_server_core::store::{EventQuery, Take};
 
 use super::{Dispatcher, Refused, invalid};
 use crate::gateway::error::ApiError;
@@ -52,10 +52,10 @@ impl Dispatcher {
             return Err(invalid(format!("limit must be 1 to {MAX_SYNC_EVENTS}")));
         }
         let handle = self.session(id, true, JoinKind::Pending).await?;
-        // A log has no gaps, so the newest before a place are known by their number.
-        let newest = |before: u64| before.saturating_sub(limit as u64 + 1);
-        let after = get.after_seq.unwrap_or_else(|| get.before_seq.map_or(0, newest));
-        let query = EventQuery { after, before: get.before_seq, limit, kinds: None };
+        let newest = get.after_seq.is_none() && get.before_seq.is_some();
+        let take = if newest { Take::Last } else { Take::First };
+        let after = get.after_seq.unwrap_or(0);
+        let query = EventQuery { after, before: get.before_seq, limit, take, kinds: None };
         let page = handle.log().store.events(handle.log().session, query).await;
         let page = page.map_err(|error| (error.code(), error.to_string()))?;
         self.outbox.push(translate::history_sync(id, re, after, &page.events, page.more));
@@ -73,6 +73,32 @@ impl Dispatcher {
         let page = page.map_err(ApiError::into_refusal)?;
         let result = SessionListResult { sessions: page.sessions, next_cursor: page.next_cursor };
         self.outbox.push(translate::to_one(id, re, result.into()));
+        Ok(())
+    }
+
+    pub(super) async fn fork(
+        &mut self,
+        id: &SessionId,
+        re: Option<RequestId>,
+        fork: SessionFork,
+    ) -> Result<(), Refused> {
+        let handle = self.session(id, false, JoinKind::Pending).await?;
+        let forked = rest::sessions::fork(&self.gateway, &handle, fork.at_seq, None, None).await;
+        let forked = forked.map_err(ApiError::into_refusal)?;
+        let forked = SessionForked { new_session_id: forked.identity().id.clone(), head_seq: fork.at_seq };
+        self.outbox.push(translate::to_one(id, re, forked.into()));
+        Ok(())
+    }
+
+    pub(super) async fn feedback(
+        &mut self,
+        id: &SessionId,
+        re: Option<RequestId>,
+        feedback: Feedback,
+    ) -> Result<(), Refused> {
+        let handle = self.session(id, false, JoinKind::Pending).await?;
+        let stored = rest::sessions::rate(&handle, feedback).await.map_err(ApiError::into_refusal)?;
+        self.outbox.push(translate::to_one(id, re, stored.into()));
         Ok(())
     }
 }

@@ -5,34 +5,35 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tns_protocol::approval::AuditDecision;
 use tns_protocol::rest::{
     AuditList, CreateSession, EventList, MessageList, MessageRole, SessionDetail, SessionList,
     SessionSummary, StoredMessage,
 };
-use tns_protocol::{ErrorCode, SessionId, Timestamp};
+use tns_protocol::session::{Feedback, FeedbackScore, FeedbackStored};
+use tns_protocol::{ErrorCode, Seq, SessionId, Timestamp};
 use tns_server_core::event::{DurableEvent, EventKind, MessageStatus};
 use tns_server_core::session::SessionHandle;
 use tns_server_core::session::registry::SessionStart;
 use tns_server_core::store::{
-    AuditQuery, EventQuery, LOCAL_PRINCIPAL, MAX_PAGE_EVENTS, MAX_PAGE_SESSIONS, SessionCursor, SessionKey,
-    StoredEvent,
+    AuditQuery, EventQuery, LOCAL_PRINCIPAL, MAX_PAGE_EVENTS, MAX_PAGE_SESSIONS, Score, SessionCursor,
+    SessionKey, StoredEvent,
 };
 use tns_server_core::text_of;
 use uuid::Uuid;
 
 use super::{Body, Params, session};
+use crate::gateway::dispatch::checked_title;
 use crate::gateway::error::ApiError;
-use crate::gateway::{Gateway, translate};
+use crate::gateway::{Gateway, stream, translate};
 
 /// Sessions or audit entries of one page when the request names no limit.
 const DEFAULT_LIMIT: usize = 100;
 /// Most audit entries of one answer.
 const MAX_AUDIT_ENTRIES: usize = 1_000;
-/// Longest title, in characters.
-const MAX_TITLE_CHARS: usize = 200;
 
 const MESSAGES: &[EventKind] =
     &[EventKind::UserMessage, EventKind::AssistantMessage, EventKind::ToolFinished];
@@ -51,17 +52,14 @@ pub(in crate::gateway) async fn create(
 ) -> Result<(StatusCode, Json<SessionDetail>), ApiError> {
     let id = match request.id {
         Some(id) => id,
-        None => SessionId::parse(Uuid::now_v7().to_string())
-            .map_err(|error| ApiError::invalid(error.to_string()))?,
+        None => new_session_id()?,
     };
-    if request.title.as_ref().is_some_and(|title| title.chars().count() > MAX_TITLE_CHARS) {
-        return Err(ApiError::invalid(format!("title must be at most {MAX_TITLE_CHARS} characters")));
-    }
+    let title = checked_title(request.title).map_err(ApiError::invalid)?;
     let workspace = match request.workspace {
         Some(folder) => folder_of(PathBuf::from(folder)).await?,
         None => gateway.roots[0].clone(),
     };
-    let start = SessionStart { title: request.title, workspace };
+    let start = SessionStart { title, workspace, temporary: request.temp };
     let (handle, made) = gateway.registry.find_or_create(LOCAL_PRINCIPAL, &id, &start).await?;
     let code = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((code, Json(detail(&handle).await?)))
@@ -85,7 +83,7 @@ async fn detail(handle: &SessionHandle) -> Result<SessionDetail, ApiError> {
     Ok(SessionDetail {
         id: handle.identity().id.clone(),
         title: snapshot.title,
-        temp: false,
+        temp: handle.is_temporary(),
         created_at: snapshot.created_at,
         updated_at: snapshot.updated_at,
         head_seq: snapshot.head_seq,
@@ -161,6 +159,47 @@ fn parse_cursor(text: &str) -> Result<SessionCursor, ApiError> {
     parsed.ok_or_else(|| ApiError::invalid("cursor must be a nextCursor of this list"))
 }
 
+/// Makes a session that begins with a part of another one.
+pub(in crate::gateway) async fn fork(
+    gateway: &Gateway,
+    from: &SessionHandle,
+    at_seq: Seq,
+    id: Option<SessionId>,
+    title: Option<String>,
+) -> Result<SessionHandle, ApiError> {
+    let id = match id {
+        Some(id) => id,
+        None => new_session_id()?,
+    };
+    let title = match checked_title(title).map_err(ApiError::invalid)? {
+        Some(title) => Some(title),
+        None => from.inspect().await?.title,
+    };
+    Ok(gateway.registry.fork(from, at_seq, id, title).await?)
+}
+
+/// Keeps what somebody thinks of a message.
+pub(in crate::gateway) async fn rate(
+    handle: &SessionHandle,
+    feedback: Feedback,
+) -> Result<FeedbackStored, ApiError> {
+    let Feedback { message_id, score } = feedback;
+    let kept = match score {
+        FeedbackScore::Up => Some(Score::Up),
+        FeedbackScore::Down => Some(Score::Down),
+        FeedbackScore::None => None,
+    };
+    if !handle.log().store.rate(handle.log().session, &message_id, kept).await? {
+        let message = format!("no message {message_id} in this session");
+        return Err(ApiError::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, message));
+    }
+    Ok(FeedbackStored { message_id, score })
+}
+
+fn new_session_id() -> Result<SessionId, ApiError> {
+    SessionId::parse(Uuid::now_v7().to_string()).map_err(|error| ApiError::invalid(error.to_string()))
+}
+
 /// Which part of a log.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -184,7 +223,7 @@ pub(in crate::gateway) async fn messages(
         kinds: Some(MESSAGES),
         ..EventQuery::default()
     };
-    let page = gateway.deps.store.events(handle.identity().key, query).await?;
+    let page = handle.log().store.events(handle.log().session, query).await?;
     let messages = page.events.iter().filter_map(stored_message).collect();
     Ok(Json(MessageList { messages, head_seq: page.head_seq, more: page.more }))
 }
@@ -220,26 +259,30 @@ fn stored_message(row: &StoredEvent) -> Option<StoredMessage> {
 pub(in crate::gateway) struct EventParams {
     after: Option<u64>,
     live: Option<u8>,
+    online: Option<u8>,
 }
 
-/// GET `/api/sessions/{id}/events?after=N&live=0`: the durable events after a place, as their frames.
+/// GET `/api/sessions/{id}/events?after=N`: the durable events after a place as a stream, then those that come;
+/// with `online=1` also what is only shown. With `live=0` one page of them as JSON.
 pub(in crate::gateway) async fn events(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     Params(params): Params<EventParams>,
-) -> Result<Json<EventList>, ApiError> {
-    if params.live != Some(0) {
-        let message = "this server streams events over /chat only; add live=0 to read what is stored";
-        return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, ErrorCode::NotImplemented, message));
-    }
+) -> Result<Response, ApiError> {
     let handle = session(&gateway, &id).await?;
+    if params.live != Some(0) {
+        let after = stream::begins_after(&headers, params.after)?;
+        return stream::of_session(&gateway, handle, after, stream::taking(params.online)).await;
+    }
     let query = EventQuery { after: params.after.unwrap_or(0), ..EventQuery::default() };
-    let page = gateway.deps.store.events(handle.identity().key, query).await?;
+    let page = handle.log().store.events(handle.log().session, query).await?;
     let frames = page.events.iter().filter_map(|row| {
         let text = translate::stored(&handle.identity().id, row)?;
         serde_json::from_str(&text).ok()
     });
-    Ok(Json(EventList { events: frames.collect(), head_seq: page.head_seq, more: page.more }))
+    let list = EventList { events: frames.collect(), head_seq: page.head_seq, more: page.more };
+    Ok(Json(list).into_response())
 }
 
 /// Which audit entries.

@@ -105,6 +105,7 @@ fn replies(text: &str) -> NewEvent {
         native: None,
         notes: vec![],
         status: MessageStatus::Complete,
+        response: None,
     };
     NewEvent { turn: Some(MessageId::parse("m-1").unwrap()), event: DurableEvent::AssistantMessage(message) }
 }

@@ -27,6 +27,8 @@ impl Actor {
             SessionCommand::Join(connection, subscriber, kind) => {
                 self.on_join(connection, subscriber, kind).await;
             }
+            SessionCommand::Rename(title, to) => self.on_rename(title, to).await,
+            SessionCommand::Delete(reason, to) => self.on_delete(reason, to).await,
             SessionCommand::Hello(to) => self.on_hello(to),
             SessionCommand::Resume(after, epoch, to) => self.on_resume(after, epoch.as_deref(), to),
             SessionCommand::QueueList(to) => self.on_queue_list(to).await,
@@ -66,6 +68,7 @@ impl Actor {
             subscriber.0.deliver(&waiting);
         }
         self.connections.insert(connection, subscriber.0);
+        self.ends_at = None;
         self.set_approval_deadline();
         // Messages that waited when the server was stopped wait until somebody is there.
         self.start_next_turn().await;
@@ -73,6 +76,9 @@ impl Actor {
 
     fn on_leave(&mut self, connection: ConnectionId) {
         self.connections.remove(&connection);
+        if self.connections.is_empty() {
+            self.ends_at = self.lifetime.first_end();
+        }
         self.client_tools.leave(connection);
         self.publish_settings();
         self.set_approval_deadline();

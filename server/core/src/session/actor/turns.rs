@@ -171,7 +171,7 @@ impl Actor {
 
     /// Begins the turn of the message that waits longest, if none runs.
     pub(super) async fn start_next_turn(&mut self) {
-        if self.running.is_some() || self.shutdown.is_cancelled() {
+        if self.running.is_some() || self.closing.is_some() || self.shutdown.is_cancelled() {
             return;
         }
         self.close_unclosed().await;

@@ -1,0 +1,338 @@
+//! Event streams over HTTP (`text/event-stream`): one session's events, or those of the whole server.
+//!
+//! A durable event has an `id` line with its place, a live one has none, so that `Last-Event-ID` resumes
+//! exactly behind the last durable event. A reader that is too slow loses nothing: it goes on from the log.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, stream};
+use serde::Deserialize;
+use tns_protocol::Seq;
+use tns_server_core::session::{
+    ConnectionId, JoinKind, ReplyTo, SessionCommand, SessionHandle, SubscriberRef,
+};
+use tns_server_core::store::{LOCAL_PRINCIPAL, MAX_PAGE_EVENTS, StoreError, StreamPage};
+use tokio::sync::watch;
+
+use super::error::ApiError;
+use super::outbox::{Backlog, Frame, Outbox, Outgoing};
+use super::translate::{self, Face};
+use super::ws::Counted;
+use super::{Gateway, rest};
+
+/// Silence after which a comment is sent, so that nobody on the way takes the stream for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a stream waits before it reads the log again after the store failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// The type of the last event of a session.
+const LAST: &str = "session_closing";
+
+/// Which events are streamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taking {
+    /// What is stored.
+    Durable,
+    /// Also what is only shown.
+    Online,
+}
+
+/// Returns the place behind which a stream begins: the header's, else the parameter's, else the beginning.
+///
+/// # Errors
+/// A header that is no number.
+pub(crate) fn begins_after(headers: &HeaderMap, parameter: Option<u64>) -> Result<u64, ApiError> {
+    match headers.get("last-event-id") {
+        None => Ok(parameter.unwrap_or(0)),
+        Some(value) => value
+            .to_str()
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .ok_or_else(|| ApiError::invalid("Last-Event-ID must be the id of an event of this stream")),
+    }
+}
+
+/// Streams the events of a session after a place.
+///
+/// # Errors
+/// When the place is beyond the log's end, or the session can't be asked.
+pub(crate) async fn of_session(
+    gateway: &Arc<Gateway>,
+    handle: SessionHandle,
+    after: Seq,
+    taking: Taking,
+) -> Result<Response, ApiError> {
+    let head_seq = handle.inspect().await?.head_seq;
+    if after > head_seq {
+        return Err(ApiError::invalid(format!("the log ends at {head_seq}, before {after}; read it from 0")));
+    }
+    let reader = SessionReader::join(gateway, handle, after, taking).await?;
+    let closing = gateway.closing.clone();
+    let events = stream::unfold(reader, move |mut reader| {
+        let closing = closing.clone();
+        async move {
+            let event = tokio::select! {
+                event = reader.next() => event?,
+                () = closing.cancelled() => return None,
+            };
+            Some((Ok::<_, Infallible>(event), reader))
+        }
+    });
+    Ok(answer(events))
+}
+
+fn answer(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+/// Makes a frame an event of the stream; `id` is a durable event's place.
+fn event(text: &str, id: Option<u64>) -> Event {
+    let event = Event::default().event(type_of(text)).data(text);
+    match id {
+        Some(id) => event.id(id.to_string()),
+        None => event,
+    }
+}
+
+/// Returns the type of a frame of ours, which stands in front.
+fn type_of(frame: &str) -> &str {
+    let rest = frame.strip_prefix(r#"{"v":1,"type":""#).unwrap_or_default();
+    rest.split_once('"').map_or("message", |(name, _)| name)
+}
+
+/// Reads one session's events: the log up to where it goes over to live events, then those.
+struct SessionReader {
+    gateway: Arc<Gateway>,
+    handle: SessionHandle,
+    connection: ConnectionId,
+    outbox: Arc<Outbox>,
+    /// The last place that was given out.
+    last: Seq,
+    /// The log is being read up to here.
+    backlog: Option<Backlog>,
+    ready: VecDeque<Frame>,
+    over: bool,
+    _counted: Counted,
+}
+
+impl SessionReader {
+    async fn join(
+        gateway: &Arc<Gateway>,
+        handle: SessionHandle,
+        after: Seq,
+        taking: Taking,
+    ) -> Result<Self, ApiError> {
+        let outbox = Arc::new(Outbox::new(Face::Log, taking == Taking::Online));
+        let reader = Self {
+            gateway: gateway.clone(),
+            connection: gateway.connection_id(),
+            outbox: outbox.clone(),
+            last: after,
+            backlog: None,
+            ready: VecDeque::new(),
+            over: false,
+            _counted: Counted::new(gateway.clone()),
+            handle,
+        };
+        let join = SessionCommand::Join(reader.connection, SubscriberRef(outbox), JoinKind::Resumes);
+        reader.handle.send(join).await?;
+        reader.resume().await?;
+        Ok(reader)
+    }
+
+    /// Asks to go on behind the last place.
+    async fn resume(&self) -> Result<(), tns_server_core::session::SendError> {
+        let to = ReplyTo::Connection { id: self.connection, re: None };
+        self.handle.send(SessionCommand::Resume(self.last, None, to)).await
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                self.last = frame.seq.unwrap_or(self.last);
+                self.over = type_of(&frame.text) == LAST;
+                return Some(event(&frame.text, frame.seq));
+            }
+            if self.over {
+                return None;
+            }
+            match self.backlog.take() {
+                Some(backlog) if self.last < backlog.point.head_seq => self.read(backlog).await?,
+                Some(_) | None => self.wait().await?,
+            }
+        }
+    }
+
+    async fn read(&mut self, backlog: Backlog) -> Option<()> {
+        match backlog.point.page(self.last).await {
+            Ok(page) => {
+                self.ready.extend(page.events.iter().filter_map(|row| {
+                    let text = translate::stored(&self.handle.identity().id, row)?;
+                    Some(Frame { text: text.into(), seq: Some(row.place.seq) })
+                }));
+                self.backlog = Some(backlog);
+                Some(())
+            }
+            Err(error) => {
+                tracing::warn!(session = %self.handle.identity().id, %error, "the log can't be streamed now");
+                tokio::time::sleep(RETRY).await;
+                self.resume().await.ok()
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Option<()> {
+        match self.outbox.next().await {
+            Outgoing::Frames(frames) => self.ready.extend(frames),
+            Outgoing::Backlog(backlog) => self.backlog = Some(backlog),
+            Outgoing::Lagged(..) => self.resume().await.ok()?,
+            Outgoing::Close(_) => return None,
+        }
+        Some(())
+    }
+}
+
+impl Drop for SessionReader {
+    fn drop(&mut self) {
+        let leave = SessionCommand::Leave(self.connection);
+        let handle = self.handle.clone();
+        // The mailbox may be full at this moment; a reader that is gone must leave all the same.
+        self.gateway.goodbyes.spawn(async move { handle.send(leave).await });
+    }
+}
+
+/// Streams the durable events of all of a principal's sessions after a place of the store.
+pub(crate) fn of_server(gateway: &Arc<Gateway>, after: u64, taking: Taking) -> Response {
+    let outbox = Arc::new(Outbox::new(Face::Log, true));
+    if taking == Taking::Online {
+        gateway.deps.hub.follow(&(outbox.clone() as Arc<dyn tns_server_core::event::Subscriber>));
+    }
+    let reader = ServerReader {
+        commits: gateway.deps.hub.commits(),
+        outbox,
+        after,
+        ready: VecDeque::new(),
+        _counted: Counted::new(gateway.clone()),
+        gateway: gateway.clone(),
+    };
+    let closing = gateway.closing.clone();
+    answer(stream::unfold(reader, move |mut reader| {
+        let closing = closing.clone();
+        async move {
+            let event = tokio::select! {
+                event = reader.next() => event?,
+                () = closing.cancelled() => return None,
+            };
+            Some((Ok::<_, Infallible>(event), reader))
+        }
+    }))
+}
+
+/// Reads the events of all sessions, in the order of the store.
+struct ServerReader {
+    gateway: Arc<Gateway>,
+    /// Changes whenever something was stored.
+    commits: watch::Receiver<u64>,
+    /// Where live events come in.
+    outbox: Arc<Outbox>,
+    after: u64,
+    ready: VecDeque<Event>,
+    _counted: Counted,
+}
+
+impl ServerReader {
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            // Seen before the store is read: what is stored after that wakes the next wait.
+            self.commits.borrow_and_update();
+            match self.read().await {
+                Ok(more) if more || !self.ready.is_empty() => continue,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the store's events can't be streamed now");
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                }
+            }
+            tokio::select! {
+                changed = self.commits.changed() => changed.ok()?,
+                outgoing = self.outbox.next() => match outgoing {
+                    Outgoing::Frames(frames) => {
+                        self.ready.extend(frames.iter().map(|frame| event(&frame.text, None)));
+                    }
+                    // No session resumes or lags here: only what is shown comes in.
+                    Outgoing::Backlog(_) | Outgoing::Lagged(..) => {}
+                    Outgoing::Close(_) => return None,
+                },
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<bool, StoreError> {
+        let store = &self.gateway.deps.store;
+        let StreamPage { events, next, more } =
+            store.events_since(self.after, Some(LOCAL_PRINCIPAL), MAX_PAGE_EVENTS).await?;
+        self.ready.extend(events.iter().filter_map(|row| {
+            let text = translate::stored(&row.session, &row.event)?;
+            Some(event(&text, Some(row.event.place.gseq)))
+        }));
+        self.after = next;
+        Ok(more)
+    }
+}
+
+/// Which stream.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StreamParams {
+    after: Option<u64>,
+    online: Option<u8>,
+}
+
+/// GET `/api/events?after=G&online=1`: the durable events of all sessions, by their place in the store.
+pub(super) async fn all(
+    axum::extract::State(gateway): axum::extract::State<Arc<Gateway>>,
+    headers: HeaderMap,
+    rest::Params(params): rest::Params<StreamParams>,
+) -> Result<Response, ApiError> {
+    let after = begins_after(&headers, params.after)?;
+    let head = gateway.deps.store.head_gseq().await?;
+    if after > head {
+        return Err(ApiError::invalid(format!("the store ends at {head}, before {after}; read it from 0")));
+    }
+    Ok(of_server(&gateway, after, taking(params.online)))
+}
+
+/// Reads the parameter `online`.
+pub(crate) fn taking(online: Option<u8>) -> Taking {
+    if online == Some(1) { Taking::Online } else { Taking::Durable }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_of_a_frame_is_read_from_its_front() {
+        assert_eq!(type_of(r#"{"v":1,"type":"token","sessionId":"s"}"#), "token");
+        assert_eq!(type_of("{}"), "message");
+    }
+
+    #[test]
+    fn the_header_beats_the_parameter() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(begins_after(&headers, None).unwrap(), 0);
+        assert_eq!(begins_after(&headers, Some(7)).unwrap(), 7);
+        headers.insert("last-event-id", "9".parse().unwrap());
+        assert_eq!(begins_after(&headers, Some(7)).unwrap(), 9);
+        headers.insert("last-event-id", "x".parse().unwrap());
+        assert!(begins_after(&headers, Some(7)).is_err());
+    }
+}
