@@ -23,6 +23,7 @@ pub mod knowledge;
 pub mod live;
 pub mod log;
 mod message;
+pub mod provider;
 pub mod rest;
 mod schema;
 pub mod session;
