@@ -8,11 +8,13 @@ use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use tns_server_core::engine::{Engine, EngineError, EngineErrorKind, OpenError, StepRequest};
 
+use crate::config::Access;
 use crate::http::Endpoint;
 use crate::provider::{Opened, Opening, Provider};
 use crate::refusal::{self, Said};
 use crate::step::{Decoder, RemoteEngine, Target, Wire, WireRequest, unwritable};
 
+pub(crate) mod catalogue;
 mod decoder;
 mod event;
 mod model;
@@ -41,9 +43,8 @@ struct Messages;
 /// Anthropic's own service, or a gateway to it.
 pub(crate) fn open(opening: Opening) -> Opened {
     async move {
-        let Provider { id, base_url, default_model, .. } = *opening.provider;
-        let base = opening.access.base_url.as_deref().or(base_url).unwrap_or_default();
-        let endpoint = Endpoint::new(id, base, opening.access.key.clone())?.with_version("/v1");
+        let Provider { id, default_model, .. } = *opening.provider;
+        let endpoint = endpoint(opening.provider, &opening.access)?;
         let model = opening.model.or_else(|| default_model.map(str::to_owned));
         let model = model.ok_or_else(|| OpenError(format!("name a model of {id} with --model")))?;
         let target = Target { endpoint, model, accepts_images: true };
@@ -51,6 +52,11 @@ pub(crate) fn open(opening: Opening) -> Opened {
         Ok(engine)
     }
     .boxed()
+}
+
+fn endpoint(provider: &'static Provider, access: &Access) -> Result<Endpoint, OpenError> {
+    let base = access.base_url.as_deref().or(provider.base_url).unwrap_or_default();
+    Ok(Endpoint::new(provider.id, base, access.key.clone())?.with_version("/v1"))
 }
 
 impl Wire for Messages {
@@ -78,19 +84,24 @@ impl Wire for Messages {
     }
 
     fn kind(&self, status: Option<u16>, said: &Said) -> EngineErrorKind {
-        let words = said.message.to_ascii_lowercase();
-        // A spend limit that the operator set, which comes as a 400 or 429.
-        if words.contains("usage limits") && words.contains("regain access") {
-            return EngineErrorKind::NoCredit;
-        }
-        if words.contains("exceed context limit") || words.contains("exceeds the context limit") {
-            return EngineErrorKind::ContextOverflow;
-        }
-        if said.tags.contains("timeout_error") {
-            return EngineErrorKind::Unavailable;
-        }
-        refusal::usual_kind(status, said)
+        kind(status, said)
     }
+}
+
+/// Returns what a refusal means, where Anthropic's words differ from the usual ones.
+fn kind(status: Option<u16>, said: &Said) -> EngineErrorKind {
+    let words = said.message.to_ascii_lowercase();
+    // A spend limit that the operator set, which comes as a 400 or 429.
+    if words.contains("usage limits") && words.contains("regain access") {
+        return EngineErrorKind::NoCredit;
+    }
+    if words.contains("exceed context limit") || words.contains("exceeds the context limit") {
+        return EngineErrorKind::ContextOverflow;
+    }
+    if said.tags.contains("timeout_error") {
+        return EngineErrorKind::Unavailable;
+    }
+    refusal::usual_kind(status, said)
 }
 
 #[cfg(test)]

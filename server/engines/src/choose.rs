@@ -61,7 +61,7 @@ pub(crate) async fn find(config: &EngineConfig, http: &Arc<Http>) -> Result<Foun
         let reason = "named by TNS_PROVIDER or the config".to_owned();
         return found(config, find_provider(id)?, any_model, reason);
     }
-    for provider in PROVIDERS {
+    for provider in PROVIDERS.iter().filter(|provider| provider.writes_text()) {
         if let Some(variable) = config.configured_by(provider) {
             return found(config, provider, any_model, format!("{variable} is set"));
         }

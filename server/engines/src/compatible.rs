@@ -7,10 +7,13 @@ use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use tns_server_core::engine::{Engine, EngineError, OpenError, StepRequest};
 
+use crate::ask::ASK_LIMIT;
+use crate::config::Access;
 use crate::http::Endpoint;
 use crate::provider::{Opened, Opening, Provider};
 use crate::step::{Decoder, RemoteEngine, Target, Wire, WireRequest, unwritable};
 
+pub(crate) mod catalogue;
 mod chunk;
 mod decoder;
 pub(crate) mod models;
@@ -25,13 +28,11 @@ struct ChatCompletions;
 /// A server that speaks the format, at an address that the operator set.
 pub(crate) fn open(opening: Opening) -> Opened {
     async move {
-        let Provider { id, base_url, .. } = *opening.provider;
-        let base = opening.access.base_url.as_deref().or(base_url).unwrap_or_default();
-        let endpoint = Endpoint::new(id, base, opening.access.key.clone())?;
+        let endpoint = endpoint(opening.provider, &opening.access)?;
         let model = match opening.model {
             Some(model) => model,
             None => {
-                let listed = models::list(&opening.http, &endpoint, models::LIST_LIMIT).await;
+                let listed = models::list(&opening.http, &endpoint, ASK_LIMIT).await;
                 let listed = listed.map_err(|error| OpenError(error.message))?;
                 let first = models::first_chat_model(&listed).map(str::to_owned);
                 first.ok_or_else(|| models::none_listed(&endpoint))?
@@ -43,6 +44,12 @@ pub(crate) fn open(opening: Opening) -> Opened {
         Ok(engine)
     }
     .boxed()
+}
+
+/// Returns where a server is reached; also OpenAI's, whose list of models has this form.
+pub(crate) fn endpoint(provider: &'static Provider, access: &Access) -> Result<Endpoint, OpenError> {
+    let base = access.base_url.as_deref().or(provider.base_url).unwrap_or_default();
+    Endpoint::new(provider.id, base, access.key.clone())
 }
 
 impl Wire for ChatCompletions {

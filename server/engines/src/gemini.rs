@@ -10,11 +10,13 @@ use jiff::tz::Offset;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use tns_server_core::engine::{Engine, EngineError, EngineErrorKind, OpenError, StepRequest};
 
+use crate::config::Access;
 use crate::http::{Endpoint, one_line};
-use crate::provider::{Opened, Opening};
+use crate::provider::{Opened, Opening, Provider};
 use crate::refusal::{Said, usual_kind};
 use crate::step::{Decoder, RemoteEngine, Target, Wire, WireRequest, unwritable};
 
+pub(crate) mod catalogue;
 mod decoder;
 mod event;
 mod name;
@@ -44,15 +46,24 @@ pub(crate) fn open(opening: Opening) -> Opened {
         let provider = opening.provider;
         let asked = opening.model.as_deref().or(provider.default_model).unwrap_or_default();
         let model = model_name(asked)?;
-        let base = opening.access.base_url.as_deref().or(provider.base_url).unwrap_or_default();
-        let base = base.trim().trim_end_matches('/');
-        let base = base.strip_suffix(VERSION_PATH).unwrap_or(base);
-        let endpoint = Endpoint::new(PROVIDER, base, opening.access.key)?;
-        let accepts_images = model.starts_with("gemini-");
+        let endpoint = endpoint(provider, &opening.access)?;
+        let accepts_images = takes_pictures(&model);
         let target = Target { endpoint, model, accepts_images };
         Ok(Arc::new(RemoteEngine::new(target, opening.http, Gemini)) as Arc<dyn Engine>)
     }
     .boxed()
+}
+
+fn endpoint(provider: &'static Provider, access: &Access) -> Result<Endpoint, OpenError> {
+    let base = access.base_url.as_deref().or(provider.base_url).unwrap_or_default();
+    let base = base.trim().trim_end_matches('/');
+    let base = base.strip_suffix(VERSION_PATH).unwrap_or(base);
+    Endpoint::new(provider.id, base, access.key.clone())
+}
+
+/// Whether a model takes pictures: Google's other families, such as Gemma, are not sent any.
+fn takes_pictures(model: &str) -> bool {
+    model.starts_with("gemini-")
 }
 
 /// Returns a model's name as it stands in a URL; `models/` may stand before it, as the API lists it.

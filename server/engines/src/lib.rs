@@ -1,22 +1,26 @@
 //! Engines: one per provider's chat model, all behind `tns_server_core::engine::Engine`.
 //!
-//! [`EngineConfig`] holds what the operator set, [`EngineRegistry`] opens engines from it, [`PROVIDERS`]
-//! lists who serves models. Five wires exist: `anthropic` (Messages), `responses` (OpenAI's own service),
+//! [`EngineConfig`] holds what the operator set, [`EngineRegistry`] opens engines from it, [`Catalogue`]
+//! tells what its keys can be used for and which models and voices there are, [`PROVIDERS`] lists who
+//! serves models. Five wires exist: `anthropic` (Messages), `responses` (OpenAI's own service),
 //! `gemini`, `ollama`, and `compatible` (Chat Completions, which most other model servers speak); the
 //! engine `offline` needs no model. A step of a remote engine is one async stream: `step` builds the
 //! request with the provider's wire, sends it and decodes the answer while it is polled, so that dropping
 //! it cancels the call. How a wire is written stands in `step`. `sse` frames events, `retry` decides about
-//! another try, `refusal` reads errors, `http` holds connections and keys, `render` words what a model
-//! reads beside the conversation.
+//! another try, `refusal` reads errors, `ask` puts one question outside of a step, `http` holds
+//! connections and keys, `render` words what a model reads beside the conversation.
 //!
 //! Deliberately absent: a loop over tools (the core's), files and processes (the tools'), the process's
 //! environment (read once by whoever starts the server).
 
 mod anthropic;
+mod ask;
 mod call_id;
+mod catalogue;
 mod choose;
 mod compatible;
 mod config;
+mod elevenlabs;
 mod gemini;
 mod http;
 mod offline;
@@ -33,8 +37,9 @@ mod sse;
 mod stand_in;
 mod step;
 
+pub use catalogue::{Catalogue, CatalogueError};
 pub use choose::DefaultEngine;
 pub use config::{EngineConfig, LocalServer, ProviderOverrides};
-pub use provider::{PROVIDERS, Provider};
+pub use provider::{About, PROVIDERS, Provider};
 pub use registry::EngineRegistry;
 pub use retry::Patience;

@@ -8,12 +8,15 @@ use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use tns_server_core::engine::{Engine, EngineError, EngineErrorKind, OpenError, StepRequest};
 
+use crate::ask::ASK_LIMIT;
+use crate::config::Access;
 use crate::http::Endpoint;
-use crate::provider::{Opened, Opening};
+use crate::provider::{Opened, Opening, Provider};
 use crate::refusal::{Said, usual_kind};
 use crate::step::{Decoder, RemoteEngine, Target, Wire, WireRequest, unwritable};
 
 mod abilities;
+pub(crate) mod catalogue;
 mod decoder;
 mod line;
 pub(crate) mod models;
@@ -38,17 +41,17 @@ struct Ollama {
 /// An Ollama server. The model is checked here, since Ollama would only say so mid-reply.
 pub(crate) fn open(opening: Opening) -> Opened {
     async move {
-        let base = opening.access.base_url.as_deref().or(opening.provider.base_url).unwrap_or_default();
-        let endpoint = Endpoint::new(PROVIDER, own_base(base), opening.access.key)?;
+        let endpoint = endpoint(opening.provider, &opening.access)?;
         let refused = |error: EngineError| OpenError(error.message);
-        let listed = models::list(&opening.http, &endpoint, models::ASK_LIMIT).await.map_err(refused)?;
+        let listed = models::list(&opening.http, &endpoint, ASK_LIMIT).await.map_err(refused)?;
         let model = match &opening.model {
             Some(asked) => models::find(&listed, asked)?,
             None => models::first(&listed).map(str::to_owned).ok_or_else(|| {
                 OpenError(format!("ollama at {} has no model: run `ollama pull` for one", endpoint.address()))
             })?,
         };
-        let abilities = models::abilities(&opening.http, &endpoint, &model).await.map_err(refused)?;
+        let shown = models::shown(&opening.http, &endpoint, &model).await.map_err(refused)?;
+        let abilities = Abilities::of(&shown);
         if !abilities.tools {
             tracing::warn!(model, "this model takes no tools; its agent only talks");
         }
@@ -56,6 +59,11 @@ pub(crate) fn open(opening: Opening) -> Opened {
         Ok(Arc::new(RemoteEngine::new(target, opening.http, Ollama { abilities })) as Arc<dyn Engine>)
     }
     .boxed()
+}
+
+fn endpoint(provider: &'static Provider, access: &Access) -> Result<Endpoint, OpenError> {
+    let base = access.base_url.as_deref().or(provider.base_url).unwrap_or_default();
+    Endpoint::new(provider.id, own_base(base), access.key.clone())
 }
 
 /// Returns the address of Ollama's own API.

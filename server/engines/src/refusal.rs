@@ -132,7 +132,8 @@ pub(crate) fn usual_kind(status: Option<u16>, said: &Said) -> EngineErrorKind {
 }
 
 impl Said {
-    /// Reads `{"error": {…}}`, `{"error": "…"}`, the bare object, Google's list of one, or plain text.
+    /// Reads `{"error": {…}}`, `{"error": "…"}`, `{"detail": {…}}`, the bare object, Google's list of one, or
+    /// plain text.
     fn read(body: &str) -> Self {
         let Ok(value) = serde_json::from_str::<Value>(body) else {
             // A proxy's page says nothing to people.
@@ -141,9 +142,10 @@ impl Said {
             return Self { message, ..Self::default() };
         };
         let outer = first(&value);
-        let error = match outer.get("error") {
-            Some(Value::Null) | None => outer,
-            Some(error) => error,
+        let error = match (outer.get("error"), outer.get("detail")) {
+            (Some(Value::Null) | None, Some(detail @ Value::Object(_))) => detail,
+            (Some(Value::Null) | None, _) => outer,
+            (Some(error), _) => error,
         };
         let text = |name: &str| error.get(name).or_else(|| outer.get(name)).and_then(words);
         let message =

@@ -70,14 +70,21 @@ impl EngineRegistry {
     }
 
     fn check_configured(&self, provider: &Provider) -> Result<(), OpenError> {
-        if provider.needs_no_setup || self.config.configured_by(provider).is_some() {
+        // One without a text engine says so itself, set up or not.
+        let is_usable = provider.needs_no_setup || !provider.writes_text();
+        if is_usable || self.config.configured_by(provider).is_some() {
             return Ok(());
         }
-        let (id, address) = (provider.id, base_url_variable(provider.id));
-        Err(OpenError(match provider.base_url {
-            Some(_) => format!("{id} is not set up here: set {} (or {address})", key_variable(id)),
-            None => format!("{id} is not set up here: set {address}"),
-        }))
+        Err(OpenError(not_set_up(provider)))
+    }
+}
+
+/// Returns the line about a provider that is not set up.
+pub(crate) fn not_set_up(provider: &Provider) -> String {
+    let (id, address) = (provider.id, base_url_variable(provider.id));
+    match provider.base_url {
+        Some(_) => format!("{id} is not set up here: set {} (or {address})", key_variable(id)),
+        None => format!("{id} is not set up here: set {address}"),
     }
 }
 
@@ -104,13 +111,17 @@ impl Engines for EngineRegistry {
 /// Returns the provider with this id.
 ///
 /// # Errors
-/// [`OpenError`] that names those there are.
+/// [`OpenError`] that names those that an agent can be opened on.
 pub(crate) fn find(id: &str) -> Result<&'static Provider, OpenError> {
-    Provider::find(id).ok_or_else(|| {
-        let known: Vec<_> = PROVIDERS.iter().map(|provider| provider.id).collect();
-        let asked = crate::http::one_line(id, 64);
-        OpenError(format!("there is no provider {asked}; there are {}", known.join(", ")))
-    })
+    Provider::find(id).ok_or_else(|| OpenError(unknown(id, Provider::writes_text)))
+}
+
+/// Returns the line about an unknown provider, with those there are that `fit`.
+pub(crate) fn unknown(id: &str, fit: fn(&Provider) -> bool) -> String {
+    let known: Vec<_> =
+        PROVIDERS.iter().filter(|provider| fit(provider)).map(|provider| provider.id).collect();
+    let asked = crate::http::one_line(id, 64);
+    format!("there is no provider {asked}; there are {}", known.join(", "))
 }
 
 /// Returns a name that is not blank.

@@ -12,10 +12,11 @@ use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use tns_server_core::engine::{Engine, EngineError, OpenError, StepRequest};
 
-use crate::http::Endpoint;
+use crate::compatible;
 use crate::provider::{Opened, Opening, Provider};
 use crate::step::{Decoder, RemoteEngine, Target, Wire, WireRequest, unwritable};
 
+pub(crate) mod catalogue;
 mod decoder;
 mod event;
 mod native;
@@ -34,9 +35,8 @@ struct Responses;
 /// OpenAI's own service, or a gateway to it.
 pub(crate) fn open(opening: Opening) -> Opened {
     async move {
-        let Provider { id, base_url, default_model, .. } = *opening.provider;
-        let base = opening.access.base_url.as_deref().or(base_url).unwrap_or_default();
-        let endpoint = Endpoint::new(id, base, opening.access.key.clone())?;
+        let Provider { id, default_model, .. } = *opening.provider;
+        let endpoint = compatible::endpoint(opening.provider, &opening.access)?;
         let model = opening.model.or_else(|| default_model.map(str::to_owned));
         let model = model.ok_or_else(|| OpenError(format!("name a model of {id} with --model")))?;
         let target = Target { endpoint, model, accepts_images: true };

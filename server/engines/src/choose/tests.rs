@@ -85,10 +85,24 @@ async fn the_first_that_is_named_or_configured_wins() {
             ("", ""),
             ("openai", "gpt-6.2-sol", "PROVIDER_BASE_URL_OPENAI is set"),
         ),
+        // It has voices only.
+        (vec![("ELEVENLABS_API_KEY", "k")], ("", ""), ("offline", "offline", offline_reason)),
     ] {
         let config = EngineConfig { flag: choice(flag.0, flag.1), ..config(&variables) };
         let (provider, model, reason) = chosen(config).await.unwrap();
         assert_eq!((provider.as_str(), model.as_str(), reason.as_str()), expected, "{variables:?} {flag:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_without_text_can_be_no_agents_set_up_or_not() {
+    for variables in [&[] as &[_], &[("ELEVENLABS_API_KEY", "k")]] {
+        let words = "elevenlabs speaks and listens but writes no text";
+        let error = opened(config(variables), &choice("elevenlabs", "eleven_v3")).await.unwrap_err();
+        assert!(error.starts_with(words), "{error}");
+        let named = EngineConfig { flag: choice("elevenlabs", ""), ..config(variables) };
+        let error = chosen(named).await.unwrap_err();
+        assert!(error.starts_with(words), "{error}");
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Shown {
     /// Absent where Ollama knows no more than that the model thinks.
     thinking: Option<Control>,
     details: Details,
+    /// Facts of the model's file, each named after its architecture.
+    model_info: serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,6 +57,19 @@ struct Details {
     family: Option<String>,
 }
 
+impl Shown {
+    /// Returns whether it is able to do this, where Ollama tells.
+    pub(super) fn can(&self, ability: &str) -> Option<bool> {
+        Some(self.capabilities.as_ref()?.iter().any(|known| known == ability))
+    }
+
+    /// Returns the most tokens that it reads at once, where Ollama tells.
+    pub(super) fn context_window(&self) -> Option<u64> {
+        let mut facts = self.model_info.iter();
+        facts.find(|(name, _)| name.ends_with(".context_length"))?.1.as_u64()
+    }
+}
+
 impl Abilities {
     /// Of a model of which nothing is told: tools are what agents are for, the rest is not tried.
     pub(super) fn untold() -> Self {
@@ -62,8 +77,10 @@ impl Abilities {
     }
 
     pub(super) fn of(shown: &Shown) -> Self {
-        let Some(capabilities) = &shown.capabilities else { return Self::untold() };
-        let can = |name: &str| capabilities.iter().any(|known| known == name);
+        if shown.capabilities.is_none() {
+            return Self::untold();
+        }
+        let can = |name: &str| shown.can(name) == Some(true);
         Self {
             tools: can("tools"),
             pictures: can("vision"),

@@ -9,17 +9,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tns_server_core::engine::{EngineError, EngineErrorKind, OpenError};
-use tokio::time::timeout;
 
-use super::abilities::{Abilities, Shown};
-use crate::config::base_url_variable;
-use crate::http::{self, Endpoint, Http, one_line};
-use crate::refusal::{self, usual_kind};
+use super::abilities::Shown;
+use crate::ask::{ASK_LIMIT, Question, ask};
+use crate::http::{Endpoint, Http, one_line};
 
-/// How long an answer about models may take; a busy server answers late.
-pub(super) const ASK_LIMIT: Duration = Duration::from_secs(10);
-/// Most bytes of one. What is told of a model holds its licence and its template.
-const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Most models that a message names.
 const MAX_NAMED: usize = 8;
 
@@ -45,7 +39,7 @@ struct Details {
 
 impl Model {
     /// Whether it writes text; those that only embed are mostly BERTs.
-    fn writes(&self) -> bool {
+    pub(super) fn writes(&self) -> bool {
         let family = self.details.family.as_deref().unwrap_or_default();
         !self.name.to_ascii_lowercase().contains("embed") && !family.contains("bert")
     }
@@ -61,7 +55,7 @@ pub(crate) async fn list(
     limit: Duration,
 ) -> Result<Vec<Model>, EngineError> {
     let request = http.client(endpoint).await?.get(endpoint.url("/api/tags"));
-    let listed: Tags = ask(endpoint, request, limit).await?;
+    let listed: Tags = ask_ollama(endpoint, request, limit).await?;
     Ok(listed.models.into_iter().filter(|model| !model.name.trim().is_empty()).collect())
 }
 
@@ -93,60 +87,35 @@ pub(super) fn find(listed: &[Model], asked: &str) -> Result<String, OpenError> {
     }))
 }
 
-/// Returns what a model is able to do. A server that does not tell is no error.
+/// Returns what Ollama tells of a model. A server that does not tell is no error.
 ///
 /// # Errors
 /// [`EngineError`] when the server can't be reached.
-pub(super) async fn abilities(
-    http: &Http,
-    endpoint: &Endpoint,
-    model: &str,
-) -> Result<Abilities, EngineError> {
+pub(super) async fn shown(http: &Http, endpoint: &Endpoint, model: &str) -> Result<Shown, EngineError> {
     let body = json!({ "model": model }).to_string();
     let request = http.client(endpoint).await?.post(endpoint.url("/api/show"));
     let request = request.header(CONTENT_TYPE, "application/json").body(body);
-    match ask::<Shown>(endpoint, request, ASK_LIMIT).await {
-        Ok(shown) => Ok(Abilities::of(&shown)),
+    match ask_ollama(endpoint, request, ASK_LIMIT).await {
+        Ok(shown) => Ok(shown),
         Err(error) if error.kind == EngineErrorKind::Provider => {
             tracing::warn!(model, %error, "ollama does not tell what a model can do");
-            Ok(Abilities::untold())
+            Ok(Shown::default())
         }
         Err(error) => Err(error),
     }
 }
 
-async fn ask<T: DeserializeOwned>(
-    endpoint: &Endpoint,
-    request: RequestBuilder,
-    limit: Duration,
-) -> Result<T, EngineError> {
-    let answered = timeout(limit, answer(endpoint, request)).await;
-    answered.unwrap_or_else(|_| Err(endpoint.silent(limit, EngineErrorKind::Unavailable)))
-}
-
-async fn answer<T: DeserializeOwned>(
+/// Asks with the key, where there is one.
+async fn ask_ollama<T: DeserializeOwned>(
     endpoint: &Endpoint,
     mut request: RequestBuilder,
+    limit: Duration,
 ) -> Result<T, EngineError> {
     if let Some(bearer) = endpoint.bearer()? {
         request = request.header(AUTHORIZATION, bearer);
     }
-    let response = request.send().await.map_err(|error| endpoint.unreachable(&error).error)?;
-    let status = response.status();
-    if !status.is_success() {
-        let body = http::read_error(response).await;
-        return Err(refusal::refused(endpoint, "", Some(status.as_u16()), &body, usual_kind));
-    }
-    let body = http::read_body(response, MAX_ANSWER_BYTES).await;
-    serde_json::from_slice(&body).map_err(|_| EngineError {
-        kind: EngineErrorKind::Provider,
-        message: format!(
-            "{} at {} answers as something other than Ollama; check {}",
-            endpoint.provider,
-            endpoint.address(),
-            base_url_variable(endpoint.provider)
-        ),
-    })
+    let otherwise = "answers as something other than Ollama";
+    ask(endpoint, Question { limit, ..Question::new(request, otherwise) }).await
 }
 
 #[cfg(test)]

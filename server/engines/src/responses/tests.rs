@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tns_server_core::engine::{EngineErrorKind, StepEvent, StepStop};
 
 use super::*;
+use crate::http::Endpoint;
 use crate::refusal;
 use crate::stand_in::{Reply, StandIn};
 use crate::step::fixtures::{KEY, call, engine, model, result, run, step, text, user};
