@@ -1,8 +1,8 @@
-//! Stand-ins for five model providers on one free port of loopback: Anthropic Messages, OpenAI Responses,
-//! Chat Completions, Gemini and Ollama, each with its list of models, its errors and its own events. As
-//! strict as the real ones: what they would refuse gets their 400. What is answered is one [`Plan`],
-//! whatever the wire: the next one that a test set, else what directives in the last paragraph of the user's
-//! last message ask for.
+//! Stand-ins for six providers on one free port of loopback: Anthropic Messages, OpenAI Responses,
+//! Chat Completions, Gemini and Ollama, each with its list of models, its errors and its own events, and
+//! ElevenLabs, which has lists only. As strict as the real ones: what they would refuse gets their 400. What
+//! is answered is one [`Plan`], whatever the wire: the next one that a test set, else what directives in the
+//! last paragraph of the user's last message ask for. What an account is like goes by its key.
 //!
 //! It must not know the engines: it reads wires as their providers document them.
 
@@ -18,7 +18,7 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::post;
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use futures_util::{StreamExt, stream};
@@ -29,13 +29,16 @@ use tokio::task::JoinSet;
 mod anthropic;
 mod chat;
 mod conversation;
+mod elevenlabs;
 mod gemini;
+mod lists;
 mod memory;
 mod ollama;
 mod plan;
 mod responses;
 mod wire;
 
+use lists::Price;
 use memory::Memory;
 pub use plan::{Fault, Plan};
 use wire::{Answer, Heard, Incoming, Trouble, Wire, Written};
@@ -46,6 +49,18 @@ pub const GOOD_KEY: &str = "good";
 pub const BAD_KEY: &str = "bad";
 /// The key of an account without credit; so is any that begins with it and a dash.
 pub const BROKE_KEY: &str = "broke";
+/// The key with which everything fails inside the provider; so is any that begins with it and a dash, as
+/// are those below.
+pub const OUTAGE_KEY: &str = "outage";
+/// The key of an account that asks too often.
+pub const SLOW_KEY: &str = "slow";
+/// ElevenLabs only: the key of a plan that is used up, which comes with the status of a bad key.
+pub const SPENT_KEY: &str = "spent";
+/// ElevenLabs only: the key with which the service is too busy.
+pub const BUSY_KEY: &str = "busy";
+
+/// The provider that has voices and no text.
+pub const VOICE_PROVIDER: &str = "elevenlabs";
 
 /// The providers that are stood in for, and a model of each.
 pub const PROVIDERS: [(&str, &str); 5] = [
@@ -80,6 +95,7 @@ pub struct Recorded {
 struct Shared {
     plans: Mutex<VecDeque<Plan>>,
     requests: Mutex<Vec<Recorded>>,
+    lists: Mutex<Vec<Recorded>>,
     complaints: Mutex<Vec<String>>,
     memory: Memory,
     serial: AtomicU64,
@@ -90,15 +106,13 @@ impl Standin {
     pub async fn start() -> Self {
         let shared = Arc::new(Shared::default());
         let router = Router::new()
-            .route("/v1/models", get(models))
-            .route("/v1beta/models", get(gemini_models))
-            .route("/api/tags", get(|| async { Json(ollama::models()) }))
-            .route("/api/show", post(|| async { Json(ollama::shown()) }))
             .route("/v1/messages", answers(&anthropic::Messages))
             .route("/v1/responses", answers(&responses::Responses))
+            .route("/openai/v1/responses", answers(&responses::Responses))
             .route("/v1/chat/completions", answers(&chat::ChatCompletions))
             .route("/v1beta/models/{method}", answers(&gemini::Gemini))
             .route("/api/chat", answers(&ollama::Ollama))
+            .merge(lists::routes())
             .with_state(Arc::clone(&shared));
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -117,7 +131,12 @@ impl Standin {
     /// Returns the variables that point a provider's engine here, with this key.
     pub fn variables(&self, provider: &str, key: &str) -> [(String, String); 2] {
         let name = provider.to_ascii_uppercase().replace('-', "_");
-        let path = if provider.starts_with("openai") { "/v1" } else { "" };
+        let path = match provider {
+            // Its list of models is another one than that of compatible servers.
+            "openai" => "/openai/v1",
+            "openai-compatible" => "/v1",
+            _ => "",
+        };
         [
             (format!("PROVIDER_BASE_URL_{name}"), format!("{}{path}", self.origin)),
             (format!("{name}_API_KEY"), key.to_owned()),
@@ -134,6 +153,11 @@ impl Standin {
         self.shared.requests.lock().unwrap().clone()
     }
 
+    /// Returns the questions for lists and accounts so far.
+    pub fn lists(&self) -> Vec<Recorded> {
+        self.shared.lists.lock().unwrap().clone()
+    }
+
     /// Returns what was wrong with requests so far: each got a 400.
     pub fn complaints(&self) -> Vec<String> {
         self.shared.complaints.lock().unwrap().clone()
@@ -146,27 +170,6 @@ fn answers(wire: &'static dyn Wire) -> axum::routing::MethodRouter<Arc<Shared>> 
     })
 }
 
-/// Lists models for whichever of the two providers at this path is asked.
-async fn models(headers: HeaderMap) -> Response {
-    if headers.contains_key("anthropic-version") {
-        listed(&anthropic::Messages, &headers, anthropic::models())
-    } else {
-        listed(&chat::ChatCompletions, &headers, chat::models())
-    }
-}
-
-async fn gemini_models(headers: HeaderMap) -> Response {
-    listed(&gemini::Gemini, &headers, gemini::models())
-}
-
-/// Lists models; an account without credit may see them.
-fn listed(wire: &dyn Wire, headers: &HeaderMap, models: Value) -> Response {
-    match wire.key(headers) {
-        Some(key) if is_key(&key, GOOD_KEY) || is_key(&key, BROKE_KEY) => Json(models).into_response(),
-        key => refuse(wire, Trouble::BadKey(key.as_deref().unwrap_or_default())),
-    }
-}
-
 fn is_key(key: &str, kind: &str) -> bool {
     key.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
@@ -177,11 +180,8 @@ fn answer(shared: &Shared, wire: &dyn Wire, uri: &Uri, headers: &HeaderMap, body
     let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let recorded = Recorded { provider: wire.provider(), path, key: key.clone(), body: body.clone() };
     shared.requests.lock().unwrap().push(recorded);
-    match key.as_deref() {
-        None if wire.wants_key() => return refuse(wire, Trouble::BadKey("")),
-        Some(key) if is_key(key, BROKE_KEY) => return refuse(wire, Trouble::NoCredit),
-        Some(key) if !is_key(key, GOOD_KEY) => return refuse(wire, Trouble::BadKey(key)),
-        _ => {}
+    if let Some(trouble) = lists::objection(wire.wants_key(), key.as_deref(), Price::Paid) {
+        return refuse(wire, trouble);
     }
     let query = uri.query().unwrap_or_default();
     let incoming = Incoming { path: uri.path(), query, headers, body: &body, memory: &shared.memory };

@@ -4,6 +4,7 @@ use axum::http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::conversation::{self, Author, Matching, Said, Turn};
+use super::lists::{self, Params};
 use super::memory::Blocks;
 use super::plan::Fault;
 use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
@@ -17,11 +18,32 @@ const BLOCKS: Blocks = Blocks {
     is_signed: |block| block["type"] == "thinking" || block["type"] == "redacted_thinking",
 };
 
-/// Returns the list of models.
-pub(super) fn models() -> Value {
-    let model = json!({ "type": "model", "id": "claude-opus-5-5", "display_name": "Claude Opus 5.5",
-        "created_at": "2026-09-01T00:00:00Z" });
-    json!({ "data": [model], "has_more": false, "first_id": "claude-opus-5-5", "last_id": "claude-opus-5-5" })
+/// Returns a page of the list of models, the newest first.
+pub(super) fn models(params: &Params) -> Result<Value, String> {
+    let model = |id: &str, name: &str, window: u64, sees: bool| {
+        let can = |supported: bool| json!({ "supported": supported });
+        json!({ "type": "model", "id": id, "display_name": name, "created_at": "2026-09-01T00:00:00Z",
+            "max_input_tokens": window, "max_tokens": 128_000,
+            "capabilities": { "image_input": can(sees), "pdf_input": can(sees), "batch": can(true) } })
+    };
+    let all = [
+        model("claude-haiku-5-5", "Claude Haiku 5.5", 1_000_000, true),
+        model("claude-opus-5-5", "Claude Opus 5.5", 1_000_000, true),
+        model("claude-sonnet-5-5", "Claude Sonnet 5.5", 1_000_000, true),
+        model("claude-fable-5-1", "Claude Fable 5.1", 1_000_000, true),
+        model("claude-opus-4-5-20251101", "Claude Opus 4.5", 200_000, true),
+        model("claude-haiku-4-5-20251001", "Claude Haiku 4.5", 200_000, false),
+    ];
+    let from = match params.get("after_id") {
+        Some(after) => {
+            1 + all.iter().position(|model| model["id"] == **after).ok_or("after_id: not found")?
+        }
+        None => 0,
+    };
+    let (data, next) = lists::page(&all, params.get("limit"), 1..=1000, from)?;
+    let id = |model: Option<&Value>| model.map_or(Value::Null, |model| model["id"].clone());
+    let (first, last) = (id(data.first()), id(data.last()));
+    Ok(json!({ "data": data, "has_more": next.is_some(), "first_id": first, "last_id": last }))
 }
 
 impl Wire for Messages {

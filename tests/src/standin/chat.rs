@@ -11,10 +11,13 @@ use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
 #[derive(Debug)]
 pub(super) struct ChatCompletions;
 
-/// Returns the list of models.
+/// Returns the list of models, as vLLM writes it.
 pub(super) fn models() -> Value {
-    json!({ "object": "list", "data": [{ "id": "local-model", "object": "model", "created": 0,
-        "owned_by": "standin" }] })
+    let model = |id: &str, window: u64| {
+        json!({ "id": id, "object": "model", "created": 0, "owned_by": "standin", "root": id,
+            "max_model_len": window })
+    };
+    json!({ "object": "list", "data": [model("local-model", 32_768), model("nomic-embed-text-v1.5", 2048)] })
 }
 
 impl Wire for ChatCompletions {

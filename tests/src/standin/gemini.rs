@@ -4,6 +4,7 @@ use axum::http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::conversation::{self, Author, Matching, Said, Turn};
+use super::lists::{self, Params};
 use super::memory::Blocks;
 use super::plan::Fault;
 use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
@@ -46,11 +47,36 @@ const SCHEMA_FIELDS: [&str; 22] = [
     "maximum",
 ];
 
-/// Returns the list of models.
-pub(super) fn models() -> Value {
-    json!({ "models": [{ "name": "models/gemini-3.8-flash", "displayName": "Gemini 3.8 Flash",
-        "inputTokenLimit": 1_048_576, "outputTokenLimit": 65_536,
-        "supportedGenerationMethods": ["generateContent", "countTokens"] }] })
+/// Returns a page of the list of models.
+pub(super) fn models(params: &Params) -> Result<Value, String> {
+    let model = |id: &str, name: &str, window: u64, methods: &[&str]| {
+        json!({ "name": format!("models/{id}"), "version": "001", "displayName": name, "description": name,
+            "inputTokenLimit": window, "outputTokenLimit": 65_536, "supportedGenerationMethods": methods,
+            "temperature": 1, "topP": 0.95, "topK": 64 })
+    };
+    let (chat, live) = (["generateContent", "countTokens"], ["bidiGenerateContent", "countTokens"]);
+    let all = [
+        model("gemini-3.5-flash-lite", "Gemini 3.5 Flash-Lite", 1_048_576, &chat),
+        model("gemini-3.8-flash", "Gemini 3.8 Flash", 1_048_576, &chat),
+        model("gemini-4-argon", "Gemini 4 Argon", 1_048_576, &chat),
+        model("gemma-4-31b-it", "Gemma 4 31B", 131_072, &chat),
+        model("gemini-3-pro-image", "Nano Banana Pro", 65_536, &chat),
+        model("gemini-3.8-flash-tts", "Gemini 3.8 Flash TTS", 8192, &["countTokens", "generateContent"]),
+        model("gemini-3.5-transcribe", "Gemini 3.5 Transcribe", 131_072, &["generateContent"]),
+        model("gemini-3.8-live", "Gemini 3.8 Live", 131_072, &live),
+        model("gemini-embedding-2", "Gemini Embedding 2", 8192, &["embedContent", "asyncBatchEmbedContent"]),
+        model("imagen-4.0-generate-001", "Imagen 4", 480, &["predict"]),
+    ];
+    let from = match params.get("pageToken") {
+        Some(token) => token.strip_prefix("at=").and_then(|at| at.parse().ok()).ok_or("bad pageToken")?,
+        None => 0,
+    };
+    let (models, next) = lists::page(&all, params.get("pageSize"), 1..=1000, from)?;
+    let mut list = json!({ "models": models });
+    if let Some(next) = next {
+        list["nextPageToken"] = json!(format!("at={next}"));
+    }
+    Ok(list)
 }
 
 impl Wire for Gemini {

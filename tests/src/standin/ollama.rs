@@ -14,14 +14,25 @@ pub(super) struct Ollama;
 
 /// Returns the installed models (`/api/tags`).
 pub(super) fn models() -> Value {
-    json!({ "models": [{ "name": "qwen3:4b", "model": "qwen3:4b", "size": 2_600_000_000_u64,
-        "details": { "family": "qwen3", "parameter_size": "4B" } }] })
+    let model = |name: &str, family: &str| {
+        json!({ "name": name, "model": name, "modified_at": "2026-11-01T00:00:00Z",
+            "size": 2_600_000_000_u64, "digest": "0", "details": { "format": "gguf", "family": family } })
+    };
+    json!({ "models": [model("qwen3:4b", "qwen3"), model("nomic-embed-text:latest", "nomic-bert"),
+        model("gemma4:latest", "gemma4")] })
 }
 
 /// Returns what a model can do (`/api/show`).
-pub(super) fn shown() -> Value {
-    json!({ "capabilities": ["completion", "tools", "thinking"], "details": { "family": "qwen3" },
-        "model_info": {} })
+pub(super) fn shown(body: &Value) -> Result<Value, String> {
+    let (family, window, can): (_, _, &[&str]) = match wire::text(body, "model")? {
+        "qwen3:4b" => ("qwen3", 40_960, &["completion", "tools", "thinking"]),
+        "gemma4:latest" => ("gemma4", 131_072, &["completion", "vision"]),
+        "nomic-embed-text:latest" => ("nomic-bert", 2048, &["embedding"]),
+        name => return Err(format!("model '{name}' not found")),
+    };
+    let mut info = json!({ "general.architecture": family });
+    info[format!("{family}.context_length")] = json!(window);
+    Ok(json!({ "capabilities": can, "details": { "family": family }, "model_info": info }))
 }
 
 impl Wire for Ollama {

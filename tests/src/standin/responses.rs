@@ -16,6 +16,34 @@ const BLOCKS: Blocks = Blocks {
     is_signed: |item| item["type"] == "reasoning",
 };
 
+/// Returns the list of models: ids only, in no order, usable here or not.
+pub(super) fn models() -> Value {
+    let ids = [
+        "gpt-4o-mini-tts",
+        "gpt-realtime-2.1",
+        "text-embedding-3-small",
+        "gpt-6-luna",
+        "gpt-image-2.6-flare",
+        "whisper-1",
+        "gpt-transcribe",
+        "gpt-5.4-mini",
+        "gpt-6.2-sol",
+        "omni-moderation-latest",
+        "gpt-live-1",
+        "gpt-realtime-translate",
+        "text-embedding-3-large",
+        "gpt-audio-1.5",
+        "o3",
+        "tts-1-hd",
+        "sora-2",
+    ];
+    let models: Vec<Value> = (1_780_000_000_u64..)
+        .zip(ids)
+        .map(|(created, id)| json!({ "id": id, "object": "model", "created": created, "owned_by": "system" }))
+        .collect();
+    json!({ "object": "list", "data": models })
+}
+
 impl Wire for Responses {
     fn provider(&self) -> &'static str {
         "openai"
@@ -25,6 +53,11 @@ impl Wire for Responses {
         let body = incoming.body;
         let model = wire::text(body, "model")?.to_owned();
         wire::streams(body)?;
+        if body["max_output_tokens"].as_u64().is_some_and(|most| most < 16) {
+            return Err(
+                "Invalid 'max_output_tokens': integer below minimum value. Expected >= 16.".to_owned()
+            );
+        }
         let tools = wire::optional_list(body, "tools")?;
         for tool in tools {
             if tool["type"] != "function" || tool["strict"] != false {
