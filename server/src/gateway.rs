@@ -28,6 +28,7 @@ use tns_protocol::rest::ServerLimits;
 use tns_protocol::{MAX_MESSAGE_BYTES, MAX_SMALL_MESSAGE_BYTES};
 use tns_server_core::session::registry::Registry;
 use tns_server_core::session::{ConnectionId, SessionDeps};
+use tns_server_engines::Catalogue;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -46,6 +47,7 @@ pub(crate) struct Gateway {
     pub(crate) roots: Vec<PathBuf>,
     /// The engine of new agents: provider, model, and why.
     pub(crate) engine: EngineLabel,
+    pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) started: Instant,
     pub(crate) draining: AtomicBool,
     /// Fires when `/chat` connections are to be closed: every turn has ended by then.
@@ -71,12 +73,18 @@ pub struct EngineLabel {
 }
 
 impl Gateway {
-    pub(crate) fn new(deps: SessionDeps, roots: Vec<PathBuf>, engine: EngineLabel) -> Self {
+    pub(crate) fn new(
+        deps: SessionDeps,
+        roots: Vec<PathBuf>,
+        engine: EngineLabel,
+        catalogue: Arc<Catalogue>,
+    ) -> Self {
         Self {
             registry: Registry::new(deps.clone()),
             deps,
             roots,
             engine,
+            catalogue,
             started: Instant::now(),
             draining: AtomicBool::new(false),
             closing: CancellationToken::new(),
@@ -133,6 +141,10 @@ pub(crate) fn router(gateway: Arc<Gateway>, door: Door) -> Router {
         .route("/api/kb/search", post(rest::kb::search))
         .route("/api/kb/{document}", delete(rest::kb::remove))
         .route("/api/events", get(stream::all))
+        .route("/api/providers", get(rest::providers::list))
+        .route("/api/providers/{id}/models", get(rest::providers::models))
+        .route("/api/providers/{id}/validate", post(rest::providers::validate))
+        .route("/api/providers/{id}/voices", get(rest::providers::voices))
         .route("/api/sessions", get(rest::sessions::list).post(rest::sessions::create))
         .route("/api/sessions/{id}", get(rest::sessions::show))
         .route("/api/sessions/{id}/messages", get(rest::sessions::messages))

@@ -21,7 +21,7 @@ use tns_server_core::session::SessionDeps;
 use tns_server_core::session::hub::Hub;
 use tns_server_core::store::{DocumentStore, Knowledge, Store};
 use tns_server_core::tool::Tool;
-use tns_server_engines::{EngineConfig, EngineRegistry};
+use tns_server_engines::{Catalogue, EngineConfig, EngineRegistry};
 use tns_server_knowledge::KnowledgeEngine;
 use tns_server_tools::{SchemaCheck, ToolsConfig};
 use tokio::net::TcpListener;
@@ -100,6 +100,8 @@ pub struct Parts {
     pub engines: Arc<dyn Engines>,
     /// The engine of new agents.
     pub engine: EngineLabel,
+    /// What can be known of providers.
+    pub catalogue: Arc<Catalogue>,
 }
 
 impl Server {
@@ -111,12 +113,12 @@ impl Server {
         let listeners = listen(&config).await?;
         let database = config.data_dir.join(DATABASE);
         let opening = tokio::task::spawn_blocking(move || tns_server_store::open(&database));
-        let (engines, engine) = engines(&config).await?;
+        let (engines, engine, catalogue) = engines(&config).await?;
         let store = opening.await.map_err(|error| StoreError::Failed(error.to_string()))??;
         let store = Arc::new(store);
         let knowledge = KnowledgeEngine::open(Some(&config.data_dir.join(INDEX)), store.clone());
         let knowledge = Arc::new(knowledge);
-        let parts = Parts { store: store.clone(), documents: store, knowledge, engines, engine };
+        let parts = Parts { store: store.clone(), documents: store, knowledge, engines, engine, catalogue };
         let data_dir = canonical(&config.data_dir).await?;
         Self::serve(config, parts, listeners, Some(data_dir)).await
     }
@@ -166,7 +168,7 @@ impl Server {
             hub: Hub::default(),
             temporary,
         };
-        let gateway = Arc::new(Gateway::new(deps, roots, parts.engine));
+        let gateway = Arc::new(Gateway::new(deps, roots, parts.engine, parts.catalogue));
         let acceptor = Acceptor::new(gateway::router(gateway.clone(), Door::new(address.port())));
         let mut tasks = JoinSet::new();
         for listener in listeners {
@@ -259,13 +261,16 @@ async fn canonical(folder: &Path) -> Result<PathBuf, StartError> {
     tokio::fs::canonicalize(folder).await.map_err(|error| StartError::Folder(folder.to_owned(), error))
 }
 
-async fn engines(config: &ServerConfig) -> Result<(Arc<dyn Engines>, EngineLabel), StartError> {
+async fn engines(
+    config: &ServerConfig,
+) -> Result<(Arc<dyn Engines>, EngineLabel, Arc<Catalogue>), StartError> {
     let mut engine_config = EngineConfig::from_env(|name| config.env.get(name).cloned());
     engine_config.flag = EngineChoice { provider: config.provider.clone(), model: config.model.clone() };
+    let catalogue = Catalogue::new(engine_config.clone());
     let registry = EngineRegistry::new(engine_config);
     let chosen = registry.choose().await?;
     let label = EngineLabel { provider: chosen.provider, model: chosen.model, reason: chosen.reason };
-    Ok((Arc::new(registry), label))
+    Ok((Arc::new(registry), label, Arc::new(catalogue)))
 }
 
 /// Listens on the bind address; for 127.0.0.1 also on ::1 of the same port, where there is one.

@@ -5,6 +5,7 @@
 mod approval;
 mod autonomy;
 mod cancel;
+mod catalogue;
 mod chat;
 mod client_tools;
 mod door;

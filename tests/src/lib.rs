@@ -23,6 +23,7 @@ use tns_server_core::memory::MemoryStore;
 use tns_server_core::message::{Note, Part, ToolResult};
 use tns_server_core::scripted::{SCRIPTED, Script, ScriptedEngines};
 use tns_server_core::store::{DocumentStore, Store};
+use tns_server_engines::{Catalogue, EngineConfig};
 use tns_server_knowledge::KnowledgeEngine;
 
 pub use socket::Socket;
@@ -42,6 +43,8 @@ pub struct Setup {
     pub limits: TurnLimits,
     /// Providers that may be named beside the default.
     pub known_providers: &'static [&'static str],
+    /// What can be known of providers; none is set up by default.
+    pub catalogue: Arc<Catalogue>,
     /// The program that runs shell commands.
     pub exec_helper: PathBuf,
 }
@@ -56,6 +59,7 @@ impl Setup {
             unsandboxed: true,
             limits: TurnLimits::default(),
             known_providers: &["ollama"],
+            catalogue: Arc::new(Catalogue::new(EngineConfig::from_env(|_| None))),
             exec_helper: PathBuf::from(exec_helper),
         }
     }
@@ -102,6 +106,7 @@ impl TestServer {
                 model: "script".into(),
                 reason: "a test".into(),
             },
+            catalogue: setup.catalogue.clone(),
         };
         let workspace = setup.workspace.clone();
         let helper = ExecHelper { program: setup.exec_helper.clone(), args: Vec::new() };

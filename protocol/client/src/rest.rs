@@ -7,6 +7,7 @@ use reqwest::{Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tns_protocol::knowledge::{KbListResult, KbRemoved};
+use tns_protocol::provider::{KeyCheck, ModelList, ProviderList, ValidateKey, VoiceList};
 use tns_protocol::rest::{
     AuditList, CreateSession, ErrorBody, EventList, Health, KbAddRequest, KbAddResponse, MessageList,
     SearchRequest, SearchResponse, ServerInfo, SessionDetail, SessionList,
@@ -177,6 +178,39 @@ impl Rest {
     ) -> Result<KbRemoved, ClientError> {
         let url = self.url_of(&["api", "kb", document.as_str()], &[("sessionId", session.as_str())]);
         answer(self.call(Method::DELETE, url, None).await?).await
+    }
+
+    /// GET `/api/providers`: every provider, set up or not.
+    ///
+    /// # Errors
+    /// As [`Self::health`].
+    pub async fn providers(&self) -> Result<ProviderList, ClientError> {
+        self.get(&["api", "providers"], &[]).await
+    }
+
+    /// POST `/api/providers/{id}/validate`: checks a key, or the one that is set up.
+    ///
+    /// # Errors
+    /// As [`Self::health`]; `NOT_FOUND` for an unknown provider, `INVALID_MESSAGE` (409) for one that is
+    /// not set up; `BAD_KEY`, `NO_CREDIT`, `RATE_LIMITED`, `PROVIDER_UNAVAILABLE`, `PROVIDER_ERROR`.
+    pub async fn validate_key(&self, provider: &str, body: ValidateKey) -> Result<KeyCheck, ClientError> {
+        self.post(&["api", "providers", provider, "validate"], &body).await
+    }
+
+    /// GET `/api/providers/{id}/models`: by kind, the recommended one of each first.
+    ///
+    /// # Errors
+    /// As [`Self::validate_key`].
+    pub async fn provider_models(&self, provider: &str) -> Result<ModelList, ClientError> {
+        self.get(&["api", "providers", provider, "models"], &[]).await
+    }
+
+    /// GET `/api/providers/{id}/voices`: empty for a provider without any.
+    ///
+    /// # Errors
+    /// As [`Self::validate_key`].
+    pub async fn provider_voices(&self, provider: &str) -> Result<VoiceList, ClientError> {
+        self.get(&["api", "providers", provider, "voices"], &[]).await
     }
 
     fn url_of(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {

@@ -28,6 +28,11 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidMessage, message)
     }
 
+    /// Makes an error with the status that goes with its code.
+    pub(crate) fn of_code(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::new(status(code), code, message)
+    }
+
     pub(crate) fn no_session(id: &str) -> Self {
         let message = format!("no session {id:?}; `tns sessions list` shows them");
         Self::new(StatusCode::NOT_FOUND, ErrorCode::SessionNotFound, message)
@@ -61,6 +66,11 @@ fn status(code: ErrorCode) -> StatusCode {
             StatusCode::NOT_FOUND
         }
         ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+        // A 401 is about the client itself, which the provider's key is not.
+        ErrorCode::BadKey => StatusCode::UNPROCESSABLE_ENTITY,
+        ErrorCode::NoCredit => StatusCode::PAYMENT_REQUIRED,
+        ErrorCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        ErrorCode::ProviderUnavailable | ErrorCode::ProviderError => StatusCode::BAD_GATEWAY,
         ErrorCode::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
         ErrorCode::StorageBusy => StatusCode::SERVICE_UNAVAILABLE,
         ErrorCode::QueueFull | ErrorCode::Limit => StatusCode::TOO_MANY_REQUESTS,

@@ -1,7 +1,8 @@
-//! The REST face: health, information, sessions, knowledge. JSON in, JSON out, errors too.
+//! The REST face: health, information, sessions, knowledge, providers. JSON in, JSON out, errors too.
 
 pub(super) mod health;
 pub(super) mod kb;
+pub(super) mod providers;
 pub(super) mod sessions;
 
 use std::sync::Arc;
@@ -31,12 +32,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Ok(read) = timeout(BODY_TIME, Json::from_request(request, state)).await else {
-            let message = format!("the body did not come within {} s", BODY_TIME.as_secs());
-            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::Limit, message));
-        };
+        let read = in_time(Json::from_request(request, state)).await?;
         read.map(|Json(body)| Self(body)).map_err(ApiError::from)
     }
+}
+
+/// Gives the reading of a body its time.
+async fn in_time<T>(read: impl Future<Output = T>) -> Result<T, ApiError> {
+    timeout(BODY_TIME, read).await.map_err(|_| {
+        let message = format!("the body did not come within {} s", BODY_TIME.as_secs());
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::Limit, message)
+    })
 }
 
 /// A request's query, whose faults are answered as JSON.
