@@ -5,6 +5,7 @@ mod audit;
 mod chat;
 mod exchange;
 mod kb;
+mod providers;
 mod run;
 mod schema;
 mod serve;
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Agents(agents::Args),
     Sessions(sessions::Args),
     Audit(audit::Args),
+    Providers(providers::Args),
     Schema(schema::Args),
 }
 
@@ -37,6 +39,7 @@ pub(crate) fn run(command: Command, context: &Context) -> anyhow::Result<()> {
         Command::Agents(args) => agents::run(args, context),
         Command::Sessions(args) => sessions::run(args, context),
         Command::Audit(args) => audit::run(args, context),
+        Command::Providers(args) => providers::run(args, context),
         Command::Schema(args) => schema::run(args, context),
     }
 }

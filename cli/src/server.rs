@@ -41,7 +41,22 @@ pub(crate) struct Launch {
     pub(crate) provider: Option<String>,
     /// Which model new agents use.
     pub(crate) model: Option<String>,
+    /// Which engine it must have.
+    pub(crate) engine: EngineNeed,
 }
+
+/// Which engine a command needs of its own server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum EngineNeed {
+    /// The one that is named or set up.
+    #[default]
+    Chosen,
+    /// Any: the command may be about why the chosen one can't be opened.
+    Any,
+}
+
+/// The provider of a server whose chosen one can't be opened.
+const ANY_PROVIDER: &str = "offline";
 
 /// The server that a command uses.
 pub(crate) struct Attached {
@@ -99,7 +114,19 @@ pub(crate) fn with_interruptible<T>(
     context: &Context,
     work: impl AsyncFnOnce(&Attached) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    with(context, Launch::default(), async |attached, signals| {
+    interruptible(context, Launch::default(), work)
+}
+
+/// As [`with_interruptible`], with a say in the command's own server.
+///
+/// # Errors
+/// As [`with_interruptible`].
+pub(crate) fn interruptible<T>(
+    context: &Context,
+    launch: Launch,
+    work: impl AsyncFnOnce(&Attached) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    with(context, launch, async |attached, signals| {
         let work = pin!(work(attached));
         tokio::select! {
             result = work => result,
@@ -133,8 +160,14 @@ async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, 
     let dir = DataDir::open(context.globals.data_dir.as_deref())?;
     match find(&dir).await? {
         Found::Free(lock) => {
-            let config = in_process(&dir, launch)?;
-            let owned = Owned::start(&dir, lock, config).await?;
+            let need = launch.engine;
+            let owned = match Owned::start(&dir, lock, in_process(&dir, launch)?).await {
+                Err(error) if need == EngineNeed::Any && crate::exit::of(&error) == Exit::Usage => {
+                    let launch = Launch { provider: Some(ANY_PROVIDER.into()), ..Launch::default() };
+                    return Box::pin(attach(context, launch)).await;
+                }
+                started => started?,
+            };
             let attached = Attached { url: owned.url().to_owned(), launched: true, _presence: None };
             Ok((attached, Some(owned)))
         }

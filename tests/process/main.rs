@@ -9,6 +9,7 @@ mod documents;
 mod failure;
 mod newcomer;
 mod node;
+mod providers;
 mod pty;
 mod script;
 mod serve;

@@ -110,7 +110,7 @@ fn ask(args: Args, prompt: String, context: &Context) -> anyhow::Result<()> {
     let asker = Asker::new(args.on_ask, &context.out)?;
     logging::start(context, logging::Unasked::Nothing)?;
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
-    let launch = Launch { provider: args.provider.clone(), model: args.model.clone() };
+    let launch = Launch { provider: args.provider.clone(), model: args.model.clone(), ..Launch::default() };
     server::with(context, launch, async |attached, signals| {
         let prepared =
             async { tokio::time::timeout_at(far(deadline), prepare(context, &args, attached)).await };
