@@ -9,6 +9,7 @@ use crate::approval::{AuditEntry, AutonomyLevel, ToolApproveRequest};
 use crate::error::ErrorCode;
 use crate::ids::{DocumentId, MessageId, Seq, SessionId};
 use crate::knowledge::SearchHit;
+use crate::session::FeedbackScore;
 use crate::time::Timestamp;
 
 /// Every error answer: `{"error": {"code", "message"}}`.
@@ -116,6 +117,110 @@ pub struct CreateSession {
     pub temp: bool,
 }
 
+/// PATCH `/api/sessions/{id}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RenameSession {
+    /// The title; null takes it away.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub title: Option<String>,
+}
+
+/// The answer to a [`RenameSession`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Renamed {
+    /// The title that holds now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// When the session's log last grew.
+    pub updated_at: Timestamp,
+}
+
+/// POST `/api/sessions/{id}/fork`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkSession {
+    /// The last place that is taken over; it must end a turn.
+    pub at_seq: Seq,
+    /// The new session's id; absent: the server makes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<SessionId>,
+    /// The new session's title; absent: the first one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// The answer to POST `/api/sessions/{id}/messages`: the message is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
+    /// The message, whose id names its turn.
+    pub message_id: MessageId,
+    /// Its place in the log.
+    pub seq: Seq,
+}
+
+/// POST `/api/sessions/{id}/approvals/{toolCallId}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalAnswer {
+    /// `approve`, `reject` or `always`; another word is `INVALID_DECISION`, and the call goes on waiting.
+    pub decision: String,
+    /// Why; the model reads it on reject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Run these arguments instead; they are rated first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited_args: Option<Map<String, Value>>,
+}
+
+/// GET `/api/sessions/search`: best first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SearchList {
+    /// The hits.
+    pub results: Vec<Found>,
+    /// Give this as `cursor` for the next page; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Every message can be found; false for a while after an upgrade.
+    pub complete: bool,
+}
+
+/// Where a hit was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FoundIn {
+    /// The session's title.
+    Title,
+    /// A person's message.
+    User,
+    /// A reply.
+    Assistant,
+}
+
+/// A message or a title that has all words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Found {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What was found.
+    pub found_in: FoundIn,
+    /// The message's place; a title has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<Seq>,
+    /// When the message was stored, or the session made.
+    pub date: Timestamp,
+    /// One line of text around the first match.
+    pub snippet: String,
+    /// How well it fits; comparable within one search only.
+    pub score: f64,
+}
+
 /// One row of GET `/api/sessions`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -199,6 +304,12 @@ pub struct StoredMessage {
     pub seq: Seq,
     /// The turn it belongs to.
     pub turn_id: MessageId,
+    /// Its id; a tool's result has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<MessageId>,
+    /// What somebody thought of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<FeedbackScore>,
     /// Who wrote it.
     pub role: MessageRole,
     /// The agent, for a reply or a tool's result.

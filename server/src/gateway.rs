@@ -146,8 +146,16 @@ pub(crate) fn router(gateway: Arc<Gateway>, door: Door) -> Router {
         .route("/api/providers/{id}/validate", post(rest::providers::validate))
         .route("/api/providers/{id}/voices", get(rest::providers::voices))
         .route("/api/sessions", get(rest::sessions::list).post(rest::sessions::create))
-        .route("/api/sessions/{id}", get(rest::sessions::show))
-        .route("/api/sessions/{id}/messages", get(rest::sessions::messages))
+        .route("/api/sessions/search", get(rest::actions::find))
+        .route(
+            "/api/sessions/{id}",
+            get(rest::sessions::show).patch(rest::actions::rename).delete(rest::actions::remove),
+        )
+        .route("/api/sessions/{id}/messages", get(rest::sessions::messages).post(rest::actions::say))
+        .route("/api/sessions/{id}/interrupt", post(rest::actions::interrupt))
+        .route("/api/sessions/{id}/approvals/{call}", post(rest::actions::decide))
+        .route("/api/sessions/{id}/feedback", post(rest::actions::feedback))
+        .route("/api/sessions/{id}/fork", post(rest::actions::copy))
         .route("/api/sessions/{id}/events", get(rest::sessions::events))
         .route("/api/index", any(rest::not_offered))
         .route("/api/index/status", any(rest::not_offered))

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "these are tests")]
 
+mod actions;
 mod approval;
 mod autonomy;
 mod cancel;

@@ -176,6 +176,8 @@ mod tests {
         StoredMessage {
             seq: 1,
             turn_id: MessageId::parse("t").unwrap(),
+            message_id: None,
+            feedback: None,
             role,
             agent_id: Some("assistant-1".into()),
             content: content.into(),

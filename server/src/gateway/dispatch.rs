@@ -48,7 +48,7 @@ pub(crate) struct Dispatcher {
 }
 
 /// Why an event was refused.
-type Refused = (ErrorCode, String);
+pub(crate) type Refused = (ErrorCode, String);
 
 impl Dispatcher {
     pub(crate) fn new(gateway: Arc<Gateway>, outbox: Arc<Outbox>) -> Self {
@@ -332,7 +332,7 @@ pub(crate) fn search_command(
     Ok(KbSearchCommand { query, limit: limit as usize, threshold })
 }
 
-fn chat_command(chat: Chat) -> Result<ChatCommand, Refused> {
+pub(crate) fn chat_command(chat: Chat) -> Result<ChatCommand, Refused> {
     if chat.message.trim().is_empty() {
         return Err(invalid("message must not be blank"));
     }

@@ -1,5 +1,6 @@
 //! The REST face: health, information, sessions, knowledge, providers. JSON in, JSON out, errors too.
 
+pub(super) mod actions;
 pub(super) mod health;
 pub(super) mod kb;
 pub(super) mod providers;

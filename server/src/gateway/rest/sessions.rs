@@ -77,7 +77,7 @@ async fn folder_of(folder: PathBuf) -> Result<PathBuf, ApiError> {
     if is_folder { Ok(folder) } else { Err(invalid("not a folder".to_owned())) }
 }
 
-async fn detail(handle: &SessionHandle) -> Result<SessionDetail, ApiError> {
+pub(super) async fn detail(handle: &SessionHandle) -> Result<SessionDetail, ApiError> {
     let snapshot = handle.inspect().await?;
     let thinking = |id| snapshot.thinking.as_ref() == Some(id);
     Ok(SessionDetail {
@@ -224,7 +224,14 @@ pub(in crate::gateway) async fn messages(
         ..EventQuery::default()
     };
     let page = handle.log().store.events(handle.log().session, query).await?;
-    let messages = page.events.iter().filter_map(stored_message).collect();
+    let messages = page.events.iter().filter_map(|row| {
+        let feedback = page.feedback.get(&row.place.seq).map(|score| match score {
+            Score::Up => FeedbackScore::Up,
+            Score::Down => FeedbackScore::Down,
+        });
+        Some(StoredMessage { feedback, ..stored_message(row)? })
+    });
+    let messages = messages.collect();
     Ok(Json(MessageList { messages, head_seq: page.head_seq, more: page.more }))
 }
 
@@ -245,6 +252,8 @@ fn stored_message(row: &StoredEvent) -> Option<StoredMessage> {
     Some(StoredMessage {
         seq: row.place.seq,
         turn_id: row.turn.clone()?,
+        message_id: row.message().cloned(),
+        feedback: None,
         role,
         agent_id,
         content,
