@@ -74,7 +74,7 @@ async fn pages(
     }
 }
 
-/// Alternating turns that begin with the user's; none is empty.
+/// Alternating turns that begin with the user's; none is empty, and no text of one is blank.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Conversation {
     messages: Vec<ModelMessage>,
@@ -140,7 +140,10 @@ impl Conversation {
         self.messages.clone()
     }
 
-    fn push(&mut self, role: ModelRole, parts: Vec<Part>, native: Option<Native>) {
+    fn push(&mut self, role: ModelRole, mut parts: Vec<Part>, native: Option<Native>) {
+        // Providers refuse text without a visible character, and a turn of nothing else would part two turns
+        // of the user's.
+        parts.retain(|part| !matches!(part, Part::Text(text) if text.trim().is_empty()));
         if parts.is_empty() {
             return;
         }

@@ -213,3 +213,22 @@ proptest! {
         prop_assert!(open.is_empty());
     }
 }
+
+#[test]
+fn a_reply_of_blank_text_alone_is_not_seen_and_parts_no_turns() {
+    let rows = rows(vec![
+        ("1", user("1", "a")),
+        ("1", step("a", vec![text(" \n")], MessageStatus::Complete)),
+        ("2", user("2", "a")),
+        ("2", step("a", vec![text(""), call("c")], MessageStatus::Complete)),
+        ("2", finished("c")),
+    ]);
+    assert_eq!(
+        seen(&rows),
+        [
+            (ModelRole::User, vec![text("ask 1"), text("ask 2")]),
+            (ModelRole::Assistant, vec![call("c")]),
+            (ModelRole::User, vec![Part::ToolResult(result("c"))]),
+        ]
+    );
+}

@@ -192,7 +192,7 @@ fn add_assistant<'a>(messages: &mut Vec<Message<'a>>, message: &'a ModelMessage)
             Part::Image(_) | Part::ToolResult(_) | Part::Note(_) => {}
         }
     }
-    let content = Some(content).filter(|text| !text.is_empty());
+    let content = Some(content).filter(|text| !text.trim().is_empty());
     if content.is_some() || !tool_calls.is_empty() {
         messages.push(Message::Assistant { content, tool_calls });
     }

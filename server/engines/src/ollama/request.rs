@@ -184,6 +184,9 @@ fn add_assistant<'a>(messages: &mut Vec<Message<'a>>, message: &'a ModelMessage)
             Part::Image(_) | Part::ToolResult(_) | Part::Note(_) => {}
         }
     }
+    if content.trim().is_empty() {
+        content.clear();
+    }
     if !content.is_empty() || !tool_calls.is_empty() {
         messages.push(Message::Assistant { content, thinking: thought::kept(message), tool_calls });
     }
