@@ -80,7 +80,7 @@ impl Wire for Messages {
     }
 
     fn decoder(&self, target: &Target) -> Box<dyn Decoder> {
-        Box::new(StreamDecoder::new(&target.model))
+        decoder(&target.model)
     }
 
     fn kind(&self, status: Option<u16>, said: &Said) -> EngineErrorKind {
@@ -102,6 +102,11 @@ fn kind(status: Option<u16>, said: &Said) -> EngineErrorKind {
         return EngineErrorKind::Unavailable;
     }
     refusal::usual_kind(status, said)
+}
+
+/// Makes the decoder of an answer; `model` is the one that was asked for.
+pub(crate) fn decoder(model: &str) -> Box<dyn Decoder> {
+    Box::new(StreamDecoder::new(model))
 }
 
 #[cfg(test)]

@@ -91,8 +91,7 @@ impl Wire for Gemini {
     }
 
     fn decoder(&self, target: &Target) -> Box<dyn Decoder> {
-        let today = Offset::UTC.to_datetime(Timestamp::now()).date();
-        Box::new(StreamDecoder::new(&target.model, today))
+        decoder(&target.model)
     }
 
     fn kind(&self, status: Option<u16>, said: &Said) -> EngineErrorKind {
@@ -126,6 +125,12 @@ fn kind(status: Option<u16>, said: &Said) -> EngineErrorKind {
         return EngineErrorKind::Unavailable;
     }
     usual_kind(status, said)
+}
+
+/// Makes the decoder of an answer; `model` is the one that was asked for.
+pub(crate) fn decoder(model: &str) -> Box<dyn Decoder> {
+    let today = Offset::UTC.to_datetime(Timestamp::now()).date();
+    Box::new(StreamDecoder::new(model, today))
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 //! request with the provider's wire, sends it and decodes the answer while it is polled, so that dropping
 //! it cancels the call. How a wire is written stands in `step`. `sse` frames events, `retry` decides about
 //! another try, `refusal` reads errors, `ask` puts one question outside of a step, `http` holds
-//! connections and keys, `render` words what a model reads beside the conversation.
+//! connections and keys, `render` words what a model reads beside the conversation, [`decode`] plays bytes
+//! to a decoder without a network.
 //!
 //! Deliberately absent: a loop over tools (the core's), files and processes (the tools'), the process's
 //! environment (read once by whoever starts the server).
@@ -20,6 +21,7 @@ mod catalogue;
 mod choose;
 mod compatible;
 mod config;
+pub mod decode;
 mod elevenlabs;
 mod gemini;
 mod http;

@@ -88,7 +88,7 @@ impl Wire for Ollama {
     }
 
     fn decoder(&self, target: &Target) -> Box<dyn Decoder> {
-        Box::new(LineDecoder::new(&target.model))
+        decoder(&target.model)
     }
 
     fn kind(&self, status: Option<u16>, said: &Said) -> EngineErrorKind {
@@ -102,6 +102,11 @@ impl Wire for Ollama {
         }
         usual_kind(status, said)
     }
+}
+
+/// Makes the decoder of an answer; `model` is the one that was asked for.
+pub(crate) fn decoder(model: &str) -> Box<dyn Decoder> {
+    Box::new(LineDecoder::new(model))
 }
 
 #[cfg(test)]

@@ -62,8 +62,13 @@ impl Wire for Responses {
     }
 
     fn decoder(&self, target: &Target) -> Box<dyn Decoder> {
-        Box::new(StreamDecoder::new(&target.model))
+        decoder(&target.model)
     }
+}
+
+/// Makes the decoder of an answer; `model` is the one that was asked for.
+pub(crate) fn decoder(model: &str) -> Box<dyn Decoder> {
+    Box::new(StreamDecoder::new(model))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl SseDecoder {
                 rest = &rest[1..];
                 continue;
             }
-            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let end = memchr::memchr2(b'\n', b'\r', rest);
             let (head, tail) = rest.split_at(end.unwrap_or(rest.len()));
             if self.data.len() + self.line.len() + head.len() > MAX_EVENT_BYTES {
                 return Err(EventTooLong);

@@ -50,7 +50,6 @@ mod call;
 pub(crate) mod fixtures;
 pub(crate) mod framing;
 pub(crate) mod outgoing;
-#[cfg(test)]
 pub(crate) mod playback;
 pub(crate) mod replay;
 pub(crate) mod reply;
@@ -109,6 +108,12 @@ pub(crate) trait Decoder: Send {
         false
     }
 
+    /// Whether the answer would be whole if the connection ended now, although no end mark came. Little is
+    /// waited for then: some servers leave the connection open.
+    fn could_end(&self) -> bool {
+        false
+    }
+
     /// Returns the whole reply after a good end, with its cost where the price is known.
     ///
     /// # Errors
@@ -131,7 +136,7 @@ pub(crate) enum Progress {
 
 /// Why a stream is of no further use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StreamFault {
+pub enum StreamFault {
     /// An error in place of the reply: its body.
     Refused(String),
     /// It ended before its end mark.

@@ -148,7 +148,7 @@ impl Answer {
         if self.blocks.len() == MAX_BLOCKS {
             return Err(StreamFault::TooLarge("more than 256 blocks"));
         }
-        self.reply.count(fields.values().map(|value| value.get().len()).sum())?;
+        self.reply.count(fields.iter().map(|(name, value)| name.len() + value.get().len()).sum())?;
         let kind = match text_of(&fields, "type").as_str() {
             "text" => {
                 let text = text_of(&fields, "text");
@@ -162,7 +162,7 @@ impl Answer {
             }
             "tool_use" => {
                 let at = self.reply.open_call()?;
-                self.reply.identify(at, &text_of(&fields, "id"));
+                self.reply.identify(at, &text_of(&fields, "id"))?;
                 self.reply.name(at, &text_of(&fields, "name"), events)?;
                 Kind::ToolUse(at)
             }

@@ -53,6 +53,10 @@ impl Decoder for StreamDecoder {
         Err(StreamFault::Incomplete)
     }
 
+    fn could_end(&self) -> bool {
+        !self.answer.finish_reason.is_empty()
+    }
+
     fn whole(&mut self, body: &str, events: &mut Events) -> Result<(), StreamFault> {
         self.answer.read(body, events)?;
         if self.answer.finish_reason.is_empty() {
@@ -149,7 +153,7 @@ impl Answer {
                 self.reply.open_call()?
             }
         };
-        self.reply.identify(at, &delta.id.0);
+        self.reply.identify(at, &delta.id.0)?;
         self.reply.name(at, name, events)?;
         self.reply.arguments(at, &arguments)
     }

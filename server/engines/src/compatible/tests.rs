@@ -275,3 +275,14 @@ async fn an_answer_that_comes_whole_and_a_web_page_are_told_apart() {
     let events = run_at(&stand_in, quick()).await;
     assert!(error(&events).message.contains("web page"), "{}", error(&events).message);
 }
+
+#[tokio::test]
+async fn a_finished_reply_without_an_end_mark_ends_although_the_connection_stays() {
+    let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let stand_in = StandIn::start([Reply::stream(&format!("{HI}{finish}")).then(Then::Hold)]).await;
+    let ended = tokio::time::timeout(Duration::from_secs(20), run_at(&stand_in, quick())).await;
+    let events = ended.unwrap();
+    assert_eq!((events.len(), &events[0]), (2, &hi()[0]));
+    assert!(matches!(&events[1], Ok(StepEvent::Finished(_))), "{events:?}");
+    stand_in.client_left().await;
+}

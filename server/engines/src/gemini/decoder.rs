@@ -71,6 +71,10 @@ impl Decoder for StreamDecoder {
         self.answer.stop.map(drop).ok_or(StreamFault::Incomplete)
     }
 
+    fn could_end(&self) -> bool {
+        self.answer.stop.is_some()
+    }
+
     fn thinks_silently(&self) -> bool {
         self.answer.thinks
     }
@@ -123,8 +127,8 @@ impl Answer {
     fn add(&mut self, candidate: Candidate<'_>, events: &mut Events) -> Result<(), StreamFault> {
         for raw in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             let part: Part<'_> = serde_json::from_str(raw.get()).map_err(|error| unreadable(&error))?;
-            self.reply.count(part.thought_signature.as_ref().map_or(0, String::len))?;
-            self.blocks.add(raw, &part);
+            let kept = self.blocks.add(raw, &part).map_err(|error| unreadable(&error))?;
+            self.reply.count(kept)?;
             self.thinks = part.thought == Some(true);
             if let Some(call) = part.function_call {
                 self.add_call(&call, events)?;

@@ -2,6 +2,7 @@
 //! models demand of a turn's calls, and calls with the provider's own ids. Pure; it keeps the
 //! provider's JSON text and never writes a signature of its own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use tns_server_core::message::{ModelMessage, Native, Part};
 use super::PROVIDER;
 use super::event;
 use super::name::{from_wire, to_wire};
+use crate::step::reply::are_usable;
 
 /// What is kept of one answer. Signatures are of no use to another model, hence its name.
 #[derive(Serialize, Deserialize)]
@@ -41,22 +43,30 @@ struct TextPart<'a> {
 }
 
 impl Blocks {
-    /// Adds a part. Unsigned reasoning is left out: nothing is ever read from it again.
-    pub(super) fn add(&mut self, raw: &RawValue, part: &event::Part<'_>) {
+    /// Adds a part and returns how many bytes are kept of one that goes back as it came. Unsigned reasoning is left out: nothing is
+    /// ever read from it again.
+    ///
+    /// # Errors
+    /// When it can't be written as JSON.
+    pub(super) fn add(&mut self, raw: &RawValue, part: &event::Part<'_>) -> serde_json::Result<usize> {
         let signed = part.thought_signature.as_deref().is_some_and(|signature| !signature.is_empty());
         if signed || part.function_call.is_some() {
             self.is_needed |= signed || part.function_call.as_ref().is_some_and(|call| call.id.is_some());
-            self.parts.push(Block::AsItCame(raw.to_owned()));
-            return;
+            let kept = sendable(raw, part)?;
+            let bytes = kept.get().len();
+            self.parts.push(Block::AsItCame(kept));
+            return Ok(bytes);
         }
         let text = part.text.as_deref().unwrap_or_default();
         if part.thought == Some(true) || text.is_empty() {
-            return;
+            return Ok(0);
         }
         match self.parts.last_mut() {
             Some(Block::Text(last)) => last.push_str(text),
             _ => self.parts.push(Block::Text(text.to_owned())),
         }
+        // The reply counts it.
+        Ok(0)
     }
 
     /// Returns what to keep of the answer of `model`, where anything must be.
@@ -67,7 +77,9 @@ impl Blocks {
         if !self.is_needed {
             return Ok(None);
         }
-        let parts = self.parts.into_iter().map(|block| match block {
+        // Blank text is refused when it goes back.
+        let is_blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
+        let parts = self.parts.into_iter().filter(|block| !is_blank(block)).map(|block| match block {
             Block::Text(text) => serde_json::value::to_raw_value(&TextPart { text: &text }),
             Block::AsItCame(raw) => Ok(raw),
         });
@@ -76,6 +88,24 @@ impl Blocks {
         let blocks = Arc::from(serde_json::value::to_raw_value(&kept)?);
         Ok(Some(Native { provider: PROVIDER.to_owned(), blocks }))
     }
+}
+
+/// Returns a part as it came, but a call whose arguments are no JSON object with none: it would be refused
+/// whenever it goes back.
+fn sendable(raw: &RawValue, part: &event::Part<'_>) -> serde_json::Result<Box<RawValue>> {
+    let Some(call) = &part.function_call else { return Ok(raw.to_owned()) };
+    let args = call.args.map_or("", RawValue::get);
+    // Null is read as none, and refused all the same.
+    if are_usable(args) && (!args.is_empty() || !raw.get().contains("\"args\"")) {
+        return Ok(raw.to_owned());
+    }
+    type Fields = BTreeMap<String, Box<RawValue>>;
+    let mut fields: Fields = serde_json::from_str(raw.get())?;
+    let mut call: Fields =
+        fields.get("functionCall").map_or(Ok(Fields::new()), |call| serde_json::from_str(call.get()))?;
+    call.insert("args".to_owned(), RawValue::from_string("{}".to_owned())?);
+    fields.insert("functionCall".to_owned(), serde_json::value::to_raw_value(&call)?);
+    serde_json::value::to_raw_value(&fields)
 }
 
 /// A model's turn as it came.
@@ -105,8 +135,13 @@ pub(super) fn replay<'a>(message: &'a ModelMessage, model: &str) -> Option<Repla
             replay.parts.push(raw);
         }
     }
-    let same = !replay.parts.is_empty() && text == said(message) && names == called(message);
+    let same = !replay.parts.is_empty() && is_same(&text, &said(message)) && names == called(message);
     same.then_some(replay)
+}
+
+/// Whether two texts say the same. Blank pieces are not kept, so that spaces don't count.
+fn is_same(one: &str, other: &str) -> bool {
+    one.split_whitespace().flat_map(str::chars).eq(other.split_whitespace().flat_map(str::chars))
 }
 
 fn said(message: &ModelMessage) -> String {

@@ -272,3 +272,12 @@ async fn a_model_is_named_as_the_api_names_it_or_refused() {
         assert!(message.ends_with("is no name of a gemini model; one is gemini-3.8-flash"), "{message}");
     }
 }
+
+#[tokio::test]
+async fn a_finished_reply_ends_although_the_connection_stays() {
+    let stand_in = StandIn::start([Reply::stream(&format!("{HI}{STOP}")).then(Then::Hold)]).await;
+    let ended = tokio::time::timeout(Duration::from_secs(20), run(&base(&stand_in))).await;
+    let events = ended.unwrap();
+    assert!(events.len() == 2 && events[0] == text("Hi") && is_finished(&events[1]), "{events:?}");
+    stand_in.client_left().await;
+}

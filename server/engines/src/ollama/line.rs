@@ -27,11 +27,12 @@ impl Lines {
         bytes: &[u8],
         mut read: impl FnMut(&str) -> Result<Progress, StreamFault>,
     ) -> Result<Progress, StreamFault> {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (head, ends) = match piece.split_last() {
-                Some((b'\n', head)) => (head, true),
-                _ => (piece, false),
-            };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'\n', rest);
+            let (head, tail) = rest.split_at(end.unwrap_or(rest.len()));
+            let ends = end.is_some();
+            rest = tail.get(1..).unwrap_or_default();
             if self.begun.len() + head.len() > MAX_LINE_BYTES {
                 return Err(StreamFault::TooLarge("a line of more than 8 MiB"));
             }

@@ -13,6 +13,7 @@ use crate::step::{Decoder, Events, NewId, Progress, StreamFault, framing};
 
 /// Most items of one answer: calls, and as many of other kinds.
 const MAX_ITEMS: usize = 2 * MAX_CALLS;
+const TOO_MANY_ITEMS: StreamFault = StreamFault::TooLarge("more than 256 items");
 
 /// The decoder of one answer.
 #[derive(Debug)]
@@ -151,6 +152,9 @@ impl Answer {
 
     fn speak(&mut self, event: &Event<'_>, events: &mut Events) -> Result<(), StreamFault> {
         if !self.spoken.contains(&event.output_index) {
+            if self.spoken.len() == MAX_ITEMS {
+                return Err(TOO_MANY_ITEMS);
+            }
             self.spoken.push(event.output_index);
         }
         self.reply.text(&event.piece(), events)
@@ -172,7 +176,7 @@ impl Answer {
     fn end_item(&mut self, event: &Event<'_>, events: &mut Events) -> Result<(), StreamFault> {
         let Some(raw) = event.item else { return Ok(()) };
         if self.items.len() == MAX_ITEMS {
-            return Err(StreamFault::TooLarge("more than 256 items"));
+            return Err(TOO_MANY_ITEMS);
         }
         let item = read_item(event.item)?;
         match item.kind.as_str() {
@@ -199,7 +203,7 @@ impl Answer {
 
     fn open_call(&mut self, index: u64, item: &Item, events: &mut Events) -> Result<usize, StreamFault> {
         let at = self.reply.open_call()?;
-        self.reply.identify(at, item.call_id.as_deref().unwrap_or_default());
+        self.reply.identify(at, item.call_id.as_deref().unwrap_or_default())?;
         self.reply.name(at, item.name.as_deref().unwrap_or_default(), events)?;
         self.calls.push((index, at));
         Ok(at)

@@ -20,6 +20,10 @@ use crate::retry::{self, Failure, Next, Retry};
 /// reuse the connection; a server that holds it open must not hold the reply up.
 const DRAIN: Duration = Duration::from_millis(10);
 
+/// How long what may still come is waited for once a reply is whole but for an end mark, such as its usage:
+/// some servers send no mark and leave the connection open.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// Most bytes of a whole (not streamed) answer.
 const MAX_WHOLE_ANSWER: usize = 8 << 20;
 
@@ -53,6 +57,8 @@ struct Reading {
     decoder: Box<dyn Decoder>,
     /// When the first event must be there; `None` once it is.
     first_token: Option<Instant>,
+    /// When the answer counts as ended; `None` while it is not whole.
+    ends_by: Option<Instant>,
     /// A word of the answer, or a call, was shown.
     shown: bool,
     /// What was sent, for another try.
@@ -174,7 +180,7 @@ impl Call {
                 .and_then(|()| finish(&self.line, &mut *decoder, &mut self.events));
         }
         let first_token = Some(first_token);
-        let reading = Reading { response, decoder, first_token, shown: false, request, tried };
+        let reading = Reading { response, decoder, first_token, ends_by: None, shown: false, request, tried };
         self.phase = Phase::Reading(Box::new(reading));
         Ok(Progress::More)
     }
@@ -223,10 +229,14 @@ async fn send(line: &Line, request: WireRequest, first_token: Instant) -> Result
 async fn read(line: &Line, reading: &mut Reading, events: &mut Events) -> Result<Progress, Failure> {
     let patience = &line.http.patience;
     let silence = if reading.decoder.thinks_silently() { patience.thinking } else { patience.silence };
-    let deadline = reading.first_token.unwrap_or_else(|| Instant::now() + silence);
+    if reading.decoder.could_end() && reading.ends_by.is_none() {
+        reading.ends_by = Some(Instant::now() + LINGER);
+    }
+    let deadline = reading.ends_by.or(reading.first_token).unwrap_or_else(|| Instant::now() + silence);
     let bytes = match timeout_at(deadline, reading.response.chunk()).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => None,
+        Err(_) if reading.ends_by.is_some() => None,
         Err(_) if reading.first_token.is_some() => return Err(first_token_late(line).into()),
         Err(_) => return Err(line.target.endpoint.silent(silence, EngineErrorKind::StreamIncomplete).into()),
     };

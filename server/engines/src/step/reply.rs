@@ -91,12 +91,19 @@ impl Reply {
     }
 
     /// Gives a call the provider's own id, unless it has one.
-    pub(crate) fn identify(&mut self, at: usize, id: &str) {
-        if let Some(call) = self.calls.get_mut(at)
-            && call.id.is_empty()
-        {
-            call.id.push_str(id.trim());
+    ///
+    /// # Errors
+    /// Beyond [`MAX_REPLY_BYTES`].
+    pub(crate) fn identify(&mut self, at: usize, id: &str) -> Result<(), StreamFault> {
+        let id = id.trim();
+        if self.calls.get(at).is_none_or(|call| !call.id.is_empty()) {
+            return Ok(());
         }
+        self.count(id.len())?;
+        if let Some(call) = self.calls.get_mut(at) {
+            call.id.push_str(id);
+        }
+        Ok(())
     }
 
     /// Gives a call its name, unless it has one, and tells of it.
@@ -219,7 +226,10 @@ pub(crate) fn are_usable(arguments: &str) -> bool {
 }
 
 /// Reads a call's arguments; no text at all means none.
-fn read_arguments(text: &str) -> Result<Map<String, Value>, String> {
+///
+/// # Errors
+/// What is wrong with them, as the model is told.
+pub(crate) fn read_arguments(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }

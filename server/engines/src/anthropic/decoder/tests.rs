@@ -302,3 +302,13 @@ fn the_most_blocks_pass_and_one_more_does_not() {
         StreamFault::TooLarge("more than 256 blocks")
     );
 }
+
+#[test]
+fn what_is_kept_beside_the_text_counts_too() {
+    // Six MiB a block: in a field's name, and in a value.
+    let long = "x".repeat(3 << 20);
+    let blocks: String =
+        (0..6).map(|at| block(at, &json!({"type": "newer", "a": long, long.as_str(): 1}), &[])).collect();
+    let decoded = decode([body(&blocks, "end_turn").as_bytes()]);
+    assert_eq!(decoded.unwrap_err().1, StreamFault::TooLarge("a reply of more than 32 MiB"));
+}

@@ -351,3 +351,13 @@ fn the_longest_reply_passes_and_one_byte_more_does_not() {
     writes.insert(0, one_more.as_bytes());
     assert_eq!(decode(writes).unwrap_err().1, StreamFault::TooLarge("a reply of more than 32 MiB"));
 }
+
+#[test]
+fn ids_count_as_part_of_the_reply() {
+    let id = "x".repeat(7 << 20);
+    let opened = |at: usize| {
+        event(&json!({"tool_calls": [{"index": at, "id": format!("{id}{at}"), "function": {"name": "t"}}]}))
+    };
+    let decoded = decode([(0..5).map(opened).collect::<String>().as_bytes()]);
+    assert_eq!(decoded.unwrap_err().1, StreamFault::TooLarge("a reply of more than 32 MiB"));
+}

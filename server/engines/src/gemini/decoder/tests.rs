@@ -263,3 +263,28 @@ fn the_most_calls_pass_and_one_more_does_not() {
     assert_eq!(decode(MAX_CALLS).unwrap().1.parts.len(), MAX_CALLS);
     assert!(matches!(decode(MAX_CALLS + 1), Err((_, StreamFault::TooLarge(_)))));
 }
+
+#[test]
+fn signed_parts_count_as_they_are_kept() {
+    let part = parts_event(&json!([{"text": "", "thoughtSignature": "a", "more": "x".repeat(7 << 20)}]));
+    let decoded = playback::decode(decoder(), [part.repeat(5).as_bytes()]);
+    assert_eq!(decoded.unwrap_err().1, StreamFault::TooLarge("a reply of more than 32 MiB"));
+}
+
+#[test]
+fn a_call_that_would_be_refused_when_it_goes_back_is_kept_without_its_arguments() {
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    for args in ["\"ls\"", "[]", "5", "null", &format!("{{\"a\":{deep}}}")] {
+        let call = format!(
+            "{{\"candidates\":[{{\"content\":{{\"parts\":[{{\"functionCall\":{{\"id\":\"x\",\"name\":\"t\",\
+            \"args\":{args}}},\"thoughtSignature\":\"c2ln\"}}]}}}}]}}"
+        );
+        let body = format!("data: {call}\n\n") + &parts_event(&json!([{"text": "\n"}])) + &finish("STOP");
+        let (_, outcome) = decode(&body).unwrap();
+        let Part::ToolCall(call) = &outcome.parts[0] else { panic!("{:?}", outcome.parts) };
+        assert!(call.problem.is_some() != (args == "null") && call.args.is_empty(), "{args}");
+        let kept =
+            json!([{"functionCall": {"id": "x", "name": "t", "args": {}}, "thoughtSignature": "c2ln"}]);
+        assert_eq!(native(&outcome).unwrap()["parts"], kept, "{args}");
+    }
+}

@@ -256,3 +256,16 @@ fn the_same_step_gives_the_same_bytes() {
     let body = || build(&step, MODEL, true).unwrap();
     assert_eq!(body(), body());
 }
+
+#[test]
+fn blank_text_that_was_not_kept_does_not_keep_the_rest_back() {
+    let parts =
+        vec![text(" \n"), text("ok"), call("a", "echo", &json!({"n": 1.0})), call("b", "echo", &json!({}))];
+    let message = with_native(model(parts), "gemini", BLOCKS);
+    let sent = contents(vec![
+        user(vec![text("go")]),
+        message,
+        user(vec![result("a", "echo", "x", false), result("b", "echo", "y", false)]),
+    ]);
+    assert_eq!(sent[1]["parts"][1]["thoughtSignature"], "c2ln", "{sent}");
+}

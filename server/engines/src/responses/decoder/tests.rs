@@ -272,3 +272,14 @@ fn the_most_items_pass_and_one_more_does_not() {
         StreamFault::TooLarge("more than 256 items")
     );
 }
+
+#[test]
+fn endless_items_of_nothing_are_stopped() {
+    let empty: String = (0..=MAX_ITEMS as u64).map(|at| delta("output_text", at, "")).collect();
+    let decoded = decode([(created() + &empty).as_bytes()]);
+    assert_eq!(decoded.unwrap_err().1, StreamFault::TooLarge("more than 256 items"));
+    let id = "x".repeat(7 << 20);
+    let begun: String = (0..5).map(|at| added(at, &function_call(&id, ""))).collect();
+    let decoded = decode([(created() + &begun).as_bytes()]);
+    assert_eq!(decoded.unwrap_err().1, StreamFault::TooLarge("a reply of more than 32 MiB"));
+}
