@@ -6,6 +6,9 @@ mod actions;
 mod approval;
 mod autonomy;
 mod cancel;
+mod cases_a;
+mod cases_b;
+mod cases_framing;
 mod catalogue;
 mod chat;
 mod client_tools;
@@ -27,6 +30,7 @@ mod team;
 mod tidy;
 mod tools;
 mod trouble;
+mod wired;
 
 use serde_json::{Value, json};
 use tns_server_core::scripted::{Beat, Script, call};

@@ -5,87 +5,19 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tns_server_core::engine::EngineChoice;
-use tns_server_core::scripted::Script;
-use tns_server_engines::{EngineConfig, EngineRegistry};
 use tns_tests::http;
 use tns_tests::socket::{of_type, text, types};
 use tns_tests::standin::{BAD_KEY, BROKE_KEY, Fault, GOOD_KEY, PROVIDERS, Plan, Standin};
-use tns_tests::{Socket, TestServer, session};
 
-use crate::setup;
-
-/// Must show up nowhere but in the header that it is sent in.
-const CANARY: &str = "canary-5f2c91d0";
+use crate::wired::Wired;
 
 /// Two calls of one tool in one reply, which only ids or their order tell apart.
 const TWO_CALLS: &str = r#"[[text:looking ]] [[tool:list_dir {"path":"."}]] [[tool:list_dir {"path":"./"}]]"#;
 
-/// A server whose default engine talks to a stand-in, and a client of it.
-struct Bench {
-    provider: &'static str,
-    standin: Standin,
-    server: TestServer,
-    socket: Socket,
-    events: Vec<Value>,
-}
-
-impl Bench {
-    async fn start((provider, model): (&'static str, &str), key: &str) -> Self {
-        let standin = Standin::start().await;
-        let variables = standin.variables(provider, &format!("{key}-{CANARY}"));
-        let mut config = EngineConfig::from_env(|asked| {
-            variables.iter().find(|(name, _)| name == asked).map(|(_, value)| value.clone())
-        });
-        config.flag = EngineChoice { provider: Some(provider.into()), model: Some(model.into()) };
-        config.local_servers = Vec::new();
-        config.patience.shortest_pause = Duration::from_millis(1);
-        config.patience.longest_pause = Duration::from_millis(1);
-        let engines = std::sync::Arc::new(EngineRegistry::new(config));
-        let server = TestServer::start_engines(&setup(Script::new()), engines, provider).await;
-        let mut socket = server.socket().await;
-        socket.send("s", "set_autonomy", json!({ "level": "FULL_AUTO" })).await;
-        Self { provider, standin, server, socket, events: Vec::new() }
-    }
-
-    /// Chats and returns the events up to the first of this type.
-    async fn chat(&mut self, words: &str, until: &str) -> Vec<Value> {
-        self.socket.chat("s", words).await;
-        self.until(until).await
-    }
-
-    async fn until(&mut self, type_name: &str) -> Vec<Value> {
-        let events = self.socket.until(type_name).await;
-        self.events.extend(events.clone());
-        events
-    }
-
-    /// Chats and expects this reply.
-    async fn expect_reply(&mut self, words: &str, reply: &str) {
-        assert_eq!(text(&self.chat(words, "done").await), reply, "{}", self.provider);
-    }
-
-    /// Checks that no request was wrong and that nobody was shown the key.
-    async fn end(mut self) {
-        assert_eq!(self.standin.complaints(), [] as [String; 0]);
-        let rest = self.server.rest();
-        self.events.extend(rest.events(&session("s"), 0).await.unwrap().events);
-        self.events.push(serde_json::to_value(rest.messages(&session("s"), 0, None).await.unwrap()).unwrap());
-        self.events.push(serde_json::to_value(rest.info().await.unwrap()).unwrap());
-        let shown = json!(self.events).to_string();
-        assert!(!shown.contains(CANARY), "{}: {shown}", self.provider);
-        for request in self.standin.requests() {
-            assert!(request.key.as_deref().is_some_and(|key| key.ends_with(CANARY)), "{}", self.provider);
-            assert!(!format!("{} {}", request.path, request.body).contains(CANARY), "{}", self.provider);
-        }
-        self.server.stop().await;
-    }
-}
-
 #[tokio::test]
 async fn two_calls_of_one_reply_and_their_results_pass_every_providers_check() {
     for row in PROVIDERS {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         let events = bench.chat(TWO_CALLS, "done").await;
         assert_eq!(text(&events), "looking done", "{}", row.0);
         let results = of_type(&events, "tool_result");
@@ -99,7 +31,7 @@ async fn two_calls_of_one_reply_and_their_results_pass_every_providers_check() {
 #[tokio::test]
 async fn after_a_cancel_while_a_call_runs_the_next_request_passes_every_providers_check() {
     for row in PROVIDERS {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         let calls = r#"[[tool:list_dir {"path":"."}]] [[tool:shell {"command":"sleep 30"}]]"#;
         bench.chat(calls, "tool_result").await;
         bench.socket.send("s", "cancel", json!({})).await;
@@ -113,7 +45,7 @@ async fn after_a_cancel_while_a_call_runs_the_next_request_passes_every_provider
 #[tokio::test]
 async fn a_cancel_while_the_reply_stands_still_leaves_a_conversation_that_passes() {
     for row in PROVIDERS {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         bench.chat("[[text:Mor]] [[fault:stall]]", "token").await;
         bench.socket.send("s", "cancel", json!({})).await;
         assert_eq!(bench.until("done").await.last().unwrap()["cancelled"], true);
@@ -126,7 +58,7 @@ async fn a_cancel_while_the_reply_stands_still_leaves_a_conversation_that_passes
 async fn a_refused_key_and_an_empty_account_are_told_apart() {
     for row in PROVIDERS {
         for (key, code) in [(BAD_KEY, "BAD_KEY"), (BROKE_KEY, "NO_CREDIT")] {
-            let mut bench = Bench::start(row, key).await;
+            let mut bench = Wired::start(row, key).await;
             for _ in 0..2 {
                 let events = bench.chat("hi", "error").await;
                 assert_eq!(events.last().unwrap()["code"], code, "{}: {events:?}", row.0);
@@ -141,7 +73,7 @@ async fn a_refused_key_and_an_empty_account_are_told_apart() {
 #[tokio::test]
 async fn every_fault_has_its_code_and_the_next_chat_works() {
     for row in PROVIDERS {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         // Ollama's errors are words alone, and those inside a stream have no status either.
         let overloaded = if row.0 == "ollama" { "PROVIDER_ERROR" } else { "PROVIDER_UNAVAILABLE" };
         for (fault, code, tries) in [
@@ -165,7 +97,7 @@ async fn every_fault_has_its_code_and_the_next_chat_works() {
 #[tokio::test]
 async fn a_connection_that_breaks_keeps_what_was_shown_and_runs_no_call() {
     for row in PROVIDERS {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         // Within the arguments of the call: far beyond what stands before it.
         let args = json!({ "path": "a.txt", "content": "x".repeat(50_000) });
         let cut = Plan::text(&["Mor"]).call("file_write", args).fault(Fault::Cut(20_000));
@@ -183,7 +115,7 @@ async fn a_connection_that_breaks_keeps_what_was_shown_and_runs_no_call() {
 #[tokio::test]
 async fn broken_arguments_never_run_and_go_back_as_an_object() {
     for row in PROVIDERS {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         let broken = Plan::text(&[]).call("shell", json!({ "command": "touch ran" }));
         bench.standin.plan([broken.fault(Fault::BadArgs), Plan::text(&["sorry"])]);
         let events = bench.chat("go", "done").await;
@@ -198,7 +130,7 @@ async fn broken_arguments_never_run_and_go_back_as_an_object() {
 async fn a_pause_that_a_provider_asks_for_is_kept() {
     const PAUSE: Duration = Duration::from_secs(1);
     join_all(PROVIDERS.map(async |row| {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         bench.standin.plan([Plan::default().fault(Fault::RateLimited(Some(PAUSE))), Plan::text(&["fine"])]);
         let began = Instant::now();
         bench.expect_reply("hi", "fine").await;
@@ -212,7 +144,7 @@ async fn a_pause_that_a_provider_asks_for_is_kept() {
 /// Returns what the second request of a tool turn sends back of the model's own.
 async fn sent_back(provider: &str) -> (Value, Vec<Value>) {
     let row = *PROVIDERS.iter().find(|(id, _)| *id == provider).unwrap();
-    let mut bench = Bench::start(row, GOOD_KEY).await;
+    let mut bench = Wired::start(row, GOOD_KEY).await;
     let events = bench.chat(TWO_CALLS, "done").await;
     assert_eq!(text(&events), "looking done");
     // Turns that are over, and a second tool turn, pass as well.
@@ -324,7 +256,7 @@ async fn the_stand_in_refuses_a_call_without_a_result_on_every_wire() {
 #[tokio::test]
 async fn a_good_turn_has_the_usual_events_on_every_wire() {
     for row in PROVIDERS {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         let events = bench.chat("hi [[text:東京]][[text: 👩‍🔬]]", "done").await;
         let events: Vec<Value> = events.into_iter().filter(|event| event["type"] != "audit_entry").collect();
         assert!(types(&events).ends_with(&["token", "agent_state", "done"]), "{}: {events:?}", row.0);

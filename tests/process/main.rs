@@ -15,3 +15,4 @@ mod script;
 mod serve;
 mod sharing;
 mod terminal;
+mod wires;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -70,6 +70,9 @@ pub const PROVIDERS: [(&str, &str); 5] = [
     ("ollama", "qwen3:4b"),
     ("openai-compatible", "local-model"),
 ];
+
+/// Where a redirect points: an address of this machine where nothing listens.
+const MOVED: &str = "127.0.0.1:9";
 
 /// The running stand-in. It stops when it is dropped.
 pub struct Standin {
@@ -196,8 +199,69 @@ fn answer(shared: &Shared, wire: &dyn Wire, uri: &Uri, headers: &HeaderMap, body
     let plan = plan.unwrap_or_else(|| Plan::from_words(conversation::last_words(&heard.turns)));
     match plan.fault {
         Some(Fault::RateLimited(pause)) => refuse(wire, Trouble::RateLimited(pause)),
+        Some(Fault::RateLimitedUntil(pause)) if wire.provider() != "gemini" => {
+            let (status, body) = wire.refusal(Trouble::RateLimited(None));
+            (StatusCode::from_u16(status).unwrap(), [(RETRY_AFTER, date_after(pause))], Json(body))
+                .into_response()
+        }
+        Some(Fault::RateLimitedUntil(pause)) => refuse(wire, Trouble::RateLimited(Some(pause))),
+        Some(Fault::Refused) => {
+            let refusal = refuse(wire, Trouble::Malformed("no such parameter"));
+            (after(Duration::from_secs(1)), refusal).into_response()
+        }
+        Some(Fault::Redirected) => {
+            (StatusCode::FOUND, [(LOCATION, format!("http://{MOVED}{}", uri.path()))]).into_response()
+        }
         Some(Fault::Broken) => refuse(wire, Trouble::Broken),
         _ => stream_of(shared, wire, &heard, &plan),
+    }
+}
+
+/// Returns when a pause that begins now is over: the next whole second that is not before it.
+fn date_after(pause: Duration) -> String {
+    let end = jiff::Timestamp::now() + pause + Duration::from_millis(999);
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&end).unwrap()
+}
+
+/// Returns the wire of a provider.
+fn wire_of(provider: &str) -> &'static dyn Wire {
+    let wires: [&dyn Wire; 5] = [
+        &anthropic::Messages,
+        &responses::Responses,
+        &chat::ChatCompletions,
+        &gemini::Gemini,
+        &ollama::Ollama,
+    ];
+    wires.into_iter().find(|wire| wire.provider() == provider).expect("a provider of the list")
+}
+
+/// Returns the events of an answer as they go over the line; one that thinks begins with reasoning.
+pub fn events(provider: &str, plan: &Plan, thinks: bool) -> Vec<String> {
+    let wire = wire_of(provider);
+    let answer = Answer { plan, model: "model", thinks, serial: 0 };
+    planned(wire, wire.write(&answer), plan.fault).0
+}
+
+/// Returns the events with what goes wrong among them, and the blocks to remember.
+fn planned(wire: &dyn Wire, written: Written, fault: Option<Fault>) -> (Vec<String>, Vec<Value>) {
+    let Written { mut events, before_calls, signed } = written;
+    match fault {
+        Some(Fault::OverloadedAtOnce) => (vec![wire.overload()], Vec::new()),
+        Some(Fault::OverloadedInStream) => {
+            events.truncate(before_calls);
+            events.push(wire.overload());
+            (events, Vec::new())
+        }
+        Some(Fault::Stall | Fault::CutAfterText) => {
+            events.truncate(before_calls);
+            (events, Vec::new())
+        }
+        Some(Fault::FinishTwice) => {
+            events.extend(events.last().cloned());
+            (events, signed)
+        }
+        Some(Fault::Cut(_) | Fault::StallAfter(_)) => (events, Vec::new()),
+        _ => (events, signed),
     }
 }
 
@@ -232,38 +296,43 @@ fn after(pause: Duration) -> [(HeaderName, String); 1] {
 fn stream_of(shared: &Shared, wire: &dyn Wire, heard: &Heard, plan: &Plan) -> Response {
     let serial = shared.serial.fetch_add(1, Ordering::Relaxed);
     let answer = Answer { plan, model: &heard.model, thinks: heard.thinks, serial };
-    let Written { mut events, before_calls, signed } = wire.write(&answer);
+    let (events, signed) = planned(wire, wire.write(&answer), plan.fault);
+    if !signed.is_empty() {
+        shared.memory.keep(signed);
+    }
+    let pieces = |events: Vec<String>| stream::iter(events.into_iter().map(Ok::<_, Infallible>));
     let body = match plan.fault {
-        Some(Fault::OverloadedInStream) => {
-            events.truncate(before_calls);
-            events.push(wire.overload());
-            whole(events)
-        }
-        Some(Fault::Stall) => {
-            events.truncate(before_calls);
-            let shown = stream::iter(events.into_iter().map(Ok::<_, Infallible>));
+        Some(Fault::Stall | Fault::HeldOpen) => Body::from_stream(pieces(events).chain(stream::pending())),
+        Some(Fault::StallAfter(bytes)) => {
+            let shown = stream::iter([Ok::<_, Infallible>(head(&events, bytes))]);
             Body::from_stream(shown.chain(stream::pending()))
         }
-        Some(Fault::Cut(bytes)) => {
-            let mut text = events.concat().into_bytes();
-            text.truncate(bytes);
-            let shown = stream::iter([Ok::<_, io::Error>(text)]);
-            Body::from_stream(shown.chain(stream::once(async {
-                // What was written goes out before the connection breaks.
+        Some(Fault::Cut(bytes)) => broken(head(&events, bytes)),
+        Some(Fault::CutAfterText) => broken(events.concat().into_bytes()),
+        Some(Fault::OneByteWrites) => {
+            Body::from_stream(stream::iter(events.concat().into_bytes()).then(async |byte| {
+                // What was written goes out before the next.
                 tokio::task::yield_now().await;
-                Err(io::ErrorKind::ConnectionReset.into())
-            })))
+                Ok::<_, Infallible>(vec![byte])
+            }))
         }
-        _ => {
-            if !signed.is_empty() {
-                shared.memory.keep(signed);
-            }
-            whole(events)
-        }
+        _ => Body::from_stream(pieces(events)),
     };
     ([(CONTENT_TYPE, wire.content_type())], body).into_response()
 }
 
-fn whole(events: Vec<String>) -> Body {
-    Body::from_stream(stream::iter(events.into_iter().map(Ok::<_, Infallible>)))
+fn head(events: &[String], bytes: usize) -> Vec<u8> {
+    let mut text = events.concat().into_bytes();
+    text.truncate(bytes);
+    text
+}
+
+/// Writes bytes and breaks the connection.
+fn broken(bytes: Vec<u8>) -> Body {
+    let shown = stream::iter([Ok::<_, io::Error>(bytes)]);
+    Body::from_stream(shown.chain(stream::once(async {
+        // What was written goes out before the connection breaks.
+        tokio::task::yield_now().await;
+        Err(io::ErrorKind::ConnectionReset.into())
+    })))
 }

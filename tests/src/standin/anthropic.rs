@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::conversation::{self, Author, Matching, Said, Turn};
 use super::lists::{self, Params};
 use super::memory::Blocks;
-use super::plan::Fault;
 use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
 
 /// Anthropic's wire.
@@ -100,9 +99,10 @@ impl Wire for Messages {
 
     fn write(&self, answer: &Answer<'_>) -> Written {
         let mut reply = Reply::default();
+        let (input, output) = answer.usage((30, 20));
         reply.event(json!({ "type": "message_start", "message": { "id": format!("msg_{}", answer.serial),
             "type": "message", "role": "assistant", "model": answer.model, "content": [], "stop_reason": null,
-            "usage": { "input_tokens": 30, "output_tokens": 2 } } }));
+            "usage": { "input_tokens": input, "output_tokens": 2 } } }));
         reply.event(json!({ "type": "ping" }));
         if answer.thinks {
             let (thought, signature) = ([" plan\n", "ning  "], format!("c2ln{}==", answer.serial));
@@ -123,7 +123,7 @@ impl Wire for Messages {
         let before_calls = reply.events.len();
         for (at, (name, args)) in answer.plan.calls.iter().enumerate() {
             let id = format!("toolu_{}_{at}", answer.serial);
-            let arguments = wire::arguments(args, at == 0 && answer.plan.fault == Some(Fault::BadArgs));
+            let arguments = answer.arguments(at);
             let deltas = wire::halves(&arguments)
                 .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
             let block = |input: Value| json!({ "type": "tool_use", "id": id, "name": name, "input": input });
@@ -132,7 +132,7 @@ impl Wire for Messages {
         let stop = if answer.plan.calls.is_empty() { "end_turn" } else { "tool_use" };
         reply
             .event(json!({ "type": "message_delta", "delta": { "stop_reason": stop, "stop_sequence": null },
-            "usage": { "input_tokens": 30, "output_tokens": 20 } }));
+            "usage": { "input_tokens": input, "output_tokens": output } }));
         reply.event(json!({ "type": "message_stop" }));
         let signed = if answer.thinks { reply.blocks } else { Vec::new() };
         Written { events: reply.events, before_calls, signed }
@@ -185,7 +185,9 @@ fn said(author: Author, block: &Value) -> Result<Said, String> {
 #[derive(Default)]
 struct Reply {
     events: Vec<String>,
+    /// What goes back as it came: all but blank text.
     blocks: Vec<Value>,
+    begun: usize,
 }
 
 impl Reply {
@@ -194,13 +196,16 @@ impl Reply {
     }
 
     fn block(&mut self, begun: Value, deltas: Vec<Value>, whole: Value) {
-        let index = self.blocks.len();
+        let index = self.begun;
+        self.begun += 1;
         self.event(json!({ "type": "content_block_start", "index": index, "content_block": begun }));
         for delta in deltas {
             self.event(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
         }
         self.event(json!({ "type": "content_block_stop", "index": index }));
-        self.blocks.push(whole);
+        if whole["text"].as_str().is_none_or(|text| !text.trim().is_empty()) {
+            self.blocks.push(whole);
+        }
     }
 }
 

@@ -45,24 +45,51 @@ impl Wire for ChatCompletions {
                 "object": "chat.completion.chunk", "created": 0,
                 "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] }))
         };
+        let (input, output) = answer.usage((7, 3));
+        let usage = |output: u64| {
+            wire::data(&json!({ "model": answer.model, "choices": [], "usage": { "prompt_tokens": input,
+                "completion_tokens": output, "total_tokens": input + output } }))
+        };
         let mut events = vec![chunk(json!({ "role": "assistant", "content": "" }), Value::Null)];
-        events.extend(answer.plan.text.iter().map(|piece| chunk(json!({ "content": piece }), Value::Null)));
-        let before_calls = events.len();
-        for (at, (name, args)) in answer.plan.calls.iter().enumerate() {
-            let whole = wire::arguments(args, at == 0 && answer.plan.fault == Some(Fault::BadArgs));
-            let begun = json!({ "index": at, "id": format!("call_{}_{at}", answer.serial), "type": "function",
-                "function": { "name": name, "arguments": "" } });
-            events.push(chunk(json!({ "tool_calls": [begun] }), Value::Null));
-            for piece in wire::halves(&whole) {
-                // Only the first piece of a call carries its id.
-                let more = json!({ "index": at, "function": { "arguments": piece } });
-                events.push(chunk(json!({ "tool_calls": [more] }), Value::Null));
+        for (at, piece) in answer.plan.text.iter().enumerate() {
+            events.push(chunk(json!({ "content": piece }), Value::Null));
+            if answer.has(Fault::RunningUsage) {
+                events.push(usage(output.min(at as u64)));
             }
         }
+        let before_calls = events.len();
+        let piece_of = |at: usize, fields: Value| {
+            let mut piece = fields;
+            if !answer.has(Fault::NoIndex) {
+                piece["index"] = json!(at);
+            }
+            piece
+        };
+        let mut whole_calls = Vec::new();
+        for (at, (name, _)) in answer.plan.calls.iter().enumerate() {
+            let whole = answer.arguments(at);
+            let id = format!("call_{}_{at}", answer.serial);
+            let mut begun = json!({ "type": "function", "function": { "name": name, "arguments": "" } });
+            if !answer.has(Fault::NoIds) {
+                begun["id"] = json!(id);
+            }
+            events.push(chunk(json!({ "tool_calls": [piece_of(at, begun)] }), Value::Null));
+            for piece in wire::halves(&whole) {
+                // Only the first piece of a call carries its id.
+                let more = piece_of(at, json!({ "function": { "arguments": piece } }));
+                events.push(chunk(json!({ "tool_calls": [more] }), Value::Null));
+            }
+            let function = json!({ "name": name, "arguments": whole });
+            whole_calls.push(piece_of(at, json!({ "id": id, "type": "function", "function": function })));
+        }
         let finish = if answer.plan.calls.is_empty() { "stop" } else { "tool_calls" };
-        events.push(chunk(json!({}), json!(finish)));
-        events.push(wire::data(&json!({ "model": answer.model, "choices": [],
-            "usage": { "prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10 } })));
+        if !answer.has(Fault::NoFinish) {
+            events.push(chunk(json!({}), json!(finish)));
+        }
+        if answer.has(Fault::FinishTwice) {
+            events.push(chunk(json!({ "tool_calls": whole_calls }), json!(finish)));
+        }
+        events.push(usage(output));
         events.push("data: [DONE]\n\n".to_owned());
         Written { events, before_calls, signed: Vec::new() }
     }

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::conversation::{self, Author, Matching, Said, Turn};
 use super::lists::{self, Params};
 use super::memory::Blocks;
-use super::plan::Fault;
 use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
 
 /// Gemini's wire.
@@ -128,40 +127,52 @@ impl Wire for Gemini {
     }
 
     fn write(&self, answer: &Answer<'_>) -> Written {
-        let chunk = |parts: Value, finish: Option<&str>| {
+        let (input, output) = answer.usage((7, 3));
+        // What was counted so far.
+        let counted = |pieces: usize| output.min(pieces as u64);
+        let chunk = |parts: Value, finish: Option<&str>, output: u64| {
             let mut candidate = json!({ "index": 0, "content": { "role": "model", "parts": parts } });
             if let Some(finish) = finish {
                 candidate["finishReason"] = json!(finish);
             }
             wire::data(&json!({ "candidates": [candidate], "modelVersion": answer.model,
-                "usageMetadata": { "promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10 } }))
+                "usageMetadata": { "promptTokenCount": input, "candidatesTokenCount": output,
+                "totalTokenCount": input + output } }))
         };
         let mut events = Vec::new();
         let mut parts = Vec::new();
         if answer.thinks {
-            events.push(chunk(json!([{ "text": "planning", "thought": true }]), None));
+            events.push(chunk(json!([{ "text": "planning", "thought": true }]), None, 0));
         }
-        events.extend(answer.plan.text.iter().map(|piece| chunk(json!([{ "text": piece }]), None)));
-        if !answer.plan.text.is_empty() {
+        let text = answer.plan.text.iter().enumerate();
+        events.extend(text.map(|(at, piece)| chunk(json!([{ "text": piece }]), None, counted(at + 1))));
+        if !answer.plan.text.concat().trim().is_empty() {
             parts.push(json!({ "text": answer.plan.text.concat() }));
         }
         let before_calls = events.len();
-        if answer.plan.fault == Some(Fault::BadArgs) {
-            // Arguments come whole, so that broken ones end the answer.
-            events.push(chunk(json!([]), Some("MALFORMED_FUNCTION_CALL")));
-            return Written { events, before_calls, signed: Vec::new() };
-        }
         for (at, (name, args)) in answer.plan.calls.iter().enumerate() {
+            let Some(arguments) = answer.argument_json(at) else {
+                // Arguments come whole, so that broken ones end the answer.
+                events.push(chunk(json!([]), Some("MALFORMED_FUNCTION_CALL"), output));
+                return Written { events, before_calls, signed: Vec::new() };
+            };
             let id = format!("fc-{}-{at}", answer.serial);
-            let mut part = json!({ "functionCall": { "id": id, "name": name, "args": args } });
+            let mut part = json!({ "functionCall": { "id": id, "name": name, "args": wire::ARGUMENTS } });
             if at == 0 && answer.thinks {
                 // Only the first of several calls is signed.
                 part["thoughtSignature"] = json!(format!("c2ln{}==", answer.serial));
             }
-            events.push(chunk(json!([part]), None));
+            events.push(wire::with_arguments(&chunk(json!([part]), None, output), &arguments));
+            // What can't go back as it came goes back without.
+            let is_raw = at == 0 && answer.plan.raw_arguments.is_some();
+            part["functionCall"]["args"] = match serde_json::from_str(&arguments) {
+                Ok(Value::Object(raw)) => Value::Object(raw),
+                _ if is_raw => json!({}),
+                _ => args.clone(),
+            };
             parts.push(part);
         }
-        events.push(chunk(json!([{ "text": "" }]), Some("STOP")));
+        events.push(chunk(json!([{ "text": "" }]), Some("STOP"), output));
         let signed = if answer.thinks && !answer.plan.calls.is_empty() { parts } else { Vec::new() };
         Written { events, before_calls, signed }
     }
@@ -227,7 +238,7 @@ fn check_schema(schema: &Value) -> Result<(), String> {
 /// Returns what a part says; calls and results are named by their tool.
 fn said(author: Author, part: &Value) -> Result<Said, String> {
     if let Some(call) = part.get("functionCall").filter(|_| author == Author::Model) {
-        if !call["args"].is_object() {
+        if call.get("args").is_some_and(|args| !args.is_object()) {
             return Err(format!("functionCall.args must be an object: {part}"));
         }
         tool_name(wire::text(call, "name")?)?;

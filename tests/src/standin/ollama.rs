@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::chat;
 use super::conversation::{self, Matching, Said};
 use super::memory::Memory;
-use super::plan::Fault;
 use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
 
 /// Ollama's wire.
@@ -79,19 +78,23 @@ impl Wire for Ollama {
         events.extend(answer.plan.text.iter().map(text));
         let before_calls = events.len();
         let mut calls = Vec::new();
-        for (at, (name, args)) in answer.plan.calls.iter().enumerate() {
+        for (at, (name, _)) in answer.plan.calls.iter().enumerate() {
             // An object, but some servers of this format send its text.
-            let is_broken = at == 0 && answer.plan.fault == Some(Fault::BadArgs);
-            let arguments = if is_broken { json!(wire::arguments(args, true)) } else { args.clone() };
-            let call = json!({ "function": { "name": name, "arguments": arguments } });
-            events.push(line(json!({ "role": "assistant", "content": "", "tool_calls": [call] })));
+            let arguments =
+                answer.argument_json(at).unwrap_or_else(|| json!(answer.arguments(at)).to_string());
+            let call = json!({ "function": { "name": name, "arguments": wire::ARGUMENTS } });
+            let event = line(json!({ "role": "assistant", "content": "", "tool_calls": [call] }));
+            events.push(wire::with_arguments(&event, &arguments));
             calls.push(call);
         }
+        let (input, output) = answer.usage((7, 3));
         let end = json!({ "model": answer.model, "created_at": "2026-11-01T00:00:01Z",
             "message": { "role": "assistant", "content": "" }, "done": true, "done_reason": "stop",
-            "prompt_eval_count": 7, "eval_count": 3 });
+            "prompt_eval_count": input, "eval_count": output });
         events.push(format!("{end}\n"));
-        let whole = json!({ "content": answer.plan.text.concat(), "thinking": thought, "tool_calls": calls });
+        let content = answer.plan.text.concat();
+        let content = if content.trim().is_empty() { "" } else { &content };
+        let whole = json!({ "content": content, "thinking": thought, "tool_calls": calls });
         let is_kept = answer.thinks && !calls.is_empty();
         Written { events, before_calls, signed: if is_kept { vec![whole] } else { Vec::new() } }
     }

@@ -12,6 +12,10 @@ pub struct Plan {
     pub text: Vec<String>,
     /// Tools to call after the text, with their arguments.
     pub calls: Vec<(String, Value)>,
+    /// In place of the first call's arguments: this text, whether it is JSON or not.
+    pub raw_arguments: Option<String>,
+    /// The input and output tokens to report; `None`: figures of the wire's own.
+    pub usage: Option<(u64, u64)>,
     /// What goes wrong.
     pub fault: Option<Fault>,
 }
@@ -21,16 +25,42 @@ pub struct Plan {
 pub enum Fault {
     /// Refused: too many requests; with the pause that is asked for.
     RateLimited(Option<Duration>),
+    /// The same, with the pause as the date of its end, where it stands in a header.
+    RateLimitedUntil(Duration),
+    /// Refused: something about the request, which no pause would change, although one is named.
+    Refused,
+    /// Sent elsewhere.
+    Redirected,
     /// Refused: an error inside the provider.
     Broken,
+    /// The stream tells of an overload and of nothing else.
+    OverloadedAtOnce,
     /// The text is written, then the stream tells of an overload.
     OverloadedInStream,
     /// The connection breaks after so many bytes of the body.
     Cut(usize),
+    /// The connection breaks after the text.
+    CutAfterText,
     /// The text is written, then nothing comes until the client leaves.
     Stall,
+    /// Nothing comes after so many bytes of the body.
+    StallAfter(usize),
+    /// Everything is written, and the connection stays.
+    HeldOpen,
+    /// Each byte is a write of its own.
+    OneByteWrites,
     /// The first call's arguments are no JSON.
     BadArgs,
+    /// What ends the answer comes twice; in Chat Completions with the calls and the usage.
+    FinishTwice,
+    /// Usage is reported with every piece of text as well, as it runs up, where the wire has a place for it.
+    RunningUsage,
+    /// In Chat Completions: no piece of a call says which call it is of.
+    NoIndex,
+    /// In Chat Completions: calls have no ids.
+    NoIds,
+    /// In Chat Completions: the end mark comes without a reason for the end.
+    NoFinish,
 }
 
 impl Plan {
@@ -45,15 +75,29 @@ impl Plan {
         self
     }
 
+    /// Plans this text as the first call's arguments.
+    pub fn raw_arguments(mut self, text: &str) -> Self {
+        self.raw_arguments = Some(text.to_owned());
+        self
+    }
+
+    /// Plans the input and output tokens that are reported.
+    pub fn usage(mut self, input: u64, output: u64) -> Self {
+        self.usage = Some((input, output));
+        self
+    }
+
     /// Plans a fault.
     pub fn fault(mut self, fault: Fault) -> Self {
         self.fault = Some(fault);
         self
     }
 
-    /// Reads `[[text:…]]`, `[[tool:NAME {…}]]`, `[[fault:429 retry-after=2]]`, `[[fault:500]]`,
-    /// `[[fault:overloaded-in-stream]]`, `[[fault:cut=N]]`, `[[fault:stall]]` and `[[fault:bad-args]]`
-    /// anywhere in text; anything else there is passed over. Without a directive it answers `done`.
+    /// Reads `[[text:…]]`, `[[tool:NAME {…}]]` and `[[fault:…]]` anywhere in text; anything else there is
+    /// passed over. Without a directive it answers `done`. The faults are `429`, `429 retry-after=SECONDS`,
+    /// `429 until=SECONDS`, `400`, `500`, `redirect`, `overloaded-at-once`, `overloaded-in-stream`,
+    /// `cut=BYTES`, `cut-after-text`, `stall`, `stall-after=BYTES`, `held-open`, `one-byte-writes`,
+    /// `bad-args`, `finish-twice`, `running-usage`, `no-index`, `no-ids` and `no-finish`.
     pub fn from_words(words: &str) -> Self {
         let mut plan = Self::default();
         let mut rest = words;
@@ -92,15 +136,30 @@ impl Plan {
 fn read_fault(words: &str) -> Option<Fault> {
     match words.trim() {
         "429" => Some(Fault::RateLimited(None)),
+        "400" => Some(Fault::Refused),
         "500" => Some(Fault::Broken),
+        "redirect" => Some(Fault::Redirected),
+        "overloaded-at-once" => Some(Fault::OverloadedAtOnce),
         "overloaded-in-stream" => Some(Fault::OverloadedInStream),
+        "cut-after-text" => Some(Fault::CutAfterText),
         "stall" => Some(Fault::Stall),
+        "held-open" => Some(Fault::HeldOpen),
+        "one-byte-writes" => Some(Fault::OneByteWrites),
         "bad-args" => Some(Fault::BadArgs),
+        "finish-twice" => Some(Fault::FinishTwice),
+        "running-usage" => Some(Fault::RunningUsage),
+        "no-index" => Some(Fault::NoIndex),
+        "no-ids" => Some(Fault::NoIds),
+        "no-finish" => Some(Fault::NoFinish),
         words => match words.split_once('=')? {
             ("429 retry-after", seconds) => {
                 Some(Fault::RateLimited(Some(Duration::from_secs(seconds.parse().ok()?))))
             }
+            ("429 until", seconds) => {
+                Some(Fault::RateLimitedUntil(Duration::from_secs(seconds.parse().ok()?)))
+            }
             ("cut", bytes) => Some(Fault::Cut(bytes.parse().ok()?)),
+            ("stall-after", bytes) => Some(Fault::StallAfter(bytes.parse().ok()?)),
             _ => None,
         },
     }
@@ -123,10 +182,24 @@ mod tests {
         for (words, fault) in [
             ("429", Fault::RateLimited(None)),
             ("429 retry-after=2", Fault::RateLimited(Some(Duration::from_secs(2)))),
+            ("429 until=2", Fault::RateLimitedUntil(Duration::from_secs(2))),
+            ("400", Fault::Refused),
             ("500", Fault::Broken),
+            ("redirect", Fault::Redirected),
+            ("overloaded-at-once", Fault::OverloadedAtOnce),
             ("overloaded-in-stream", Fault::OverloadedInStream),
+            ("cut=7", Fault::Cut(7)),
+            ("cut-after-text", Fault::CutAfterText),
             ("stall", Fault::Stall),
+            ("stall-after=7", Fault::StallAfter(7)),
+            ("held-open", Fault::HeldOpen),
+            ("one-byte-writes", Fault::OneByteWrites),
             ("bad-args", Fault::BadArgs),
+            ("finish-twice", Fault::FinishTwice),
+            ("running-usage", Fault::RunningUsage),
+            ("no-index", Fault::NoIndex),
+            ("no-ids", Fault::NoIds),
+            ("no-finish", Fault::NoFinish),
         ] {
             assert_eq!(Plan::from_words(&format!("[[fault:{words}]]")).fault, Some(fault));
         }

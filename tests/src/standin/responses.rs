@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::conversation::{self, Author, Matching, Said, Turn};
 use super::memory::Blocks;
-use super::plan::Fault;
 use super::wire::{self, Answer, Heard, Incoming, Trouble, Wire, Written};
 
 /// The wire of OpenAI's own service.
@@ -90,7 +89,8 @@ impl Wire for Responses {
     }
 
     fn write(&self, answer: &Answer<'_>) -> Written {
-        let mut reply = Reply { events: Vec::new(), items: Vec::new(), model: answer.model.to_owned() };
+        let (model, usage) = (answer.model.to_owned(), answer.usage((7, 3)));
+        let mut reply = Reply { events: Vec::new(), items: Vec::new(), model, usage };
         let response = reply.response("in_progress");
         reply.event(json!({ "type": "response.created", "response": response }));
         if answer.thinks {
@@ -116,8 +116,8 @@ impl Wire for Responses {
             reply.end(item("completed", json!([text])));
         }
         let before_calls = reply.events.len();
-        for (at, (name, args)) in answer.plan.calls.iter().enumerate() {
-            let whole = wire::arguments(args, at == 0 && answer.plan.fault == Some(Fault::BadArgs));
+        for (at, (name, _)) in answer.plan.calls.iter().enumerate() {
+            let whole = answer.arguments(at);
             let item = |status: &str, arguments: &str| {
                 json!({ "id": format!("fc_{}_{at}", answer.serial),
                 "type": "function_call", "status": status, "call_id": format!("call_{}_{at}", answer.serial),
@@ -134,7 +134,10 @@ impl Wire for Responses {
         }
         let response = reply.response("completed");
         reply.event(json!({ "type": "response.completed", "response": response }));
+        let is_blank =
+            |item: &Value| item["content"][0]["text"].as_str().is_some_and(|text| text.trim().is_empty());
         let signed = if answer.thinks { reply.items } else { Vec::new() };
+        let signed = signed.into_iter().filter(|item| !is_blank(item)).collect();
         Written { events: reply.events, before_calls, signed }
     }
 
@@ -220,6 +223,8 @@ struct Reply {
     events: Vec<String>,
     items: Vec<Value>,
     model: String,
+    /// Input and output tokens.
+    usage: (u64, u64),
 }
 
 impl Reply {
@@ -242,9 +247,11 @@ impl Reply {
     }
 
     fn response(&self, status: &str) -> Value {
+        let (input, output) = self.usage;
         let usage = (status == "completed").then(|| {
-            json!({ "input_tokens": 7, "input_tokens_details": { "cached_tokens": 0 }, "output_tokens": 3,
-                "output_tokens_details": { "reasoning_tokens": 0 }, "total_tokens": 10 })
+            json!({ "input_tokens": input, "input_tokens_details": { "cached_tokens": 0 },
+                "output_tokens": output, "output_tokens_details": { "reasoning_tokens": 0 },
+                "total_tokens": input + output })
         });
         json!({ "id": "resp_1", "object": "response", "status": status, "model": self.model,
             "output": self.items, "error": null, "incomplete_details": null, "usage": usage })

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::conversation::Turn;
 use super::memory::Memory;
-use super::plan::Plan;
+use super::plan::{Fault, Plan};
 
 /// A request, as a wire's check sees it.
 #[derive(Debug)]
@@ -38,6 +39,46 @@ pub(super) struct Answer<'a> {
     pub(super) thinks: bool,
     /// No other answer has it.
     pub(super) serial: u64,
+}
+
+impl Answer<'_> {
+    /// Whether this goes wrong.
+    pub(super) fn has(&self, fault: Fault) -> bool {
+        self.plan.fault == Some(fault)
+    }
+
+    /// Returns the text of a call's arguments: whole, or of the first call what the plan says.
+    pub(super) fn arguments(&self, at: usize) -> String {
+        let mut text = self.plan.calls.get(at).map(|(_, args)| args.to_string()).unwrap_or_default();
+        if at == 0
+            && let Some(raw) = &self.plan.raw_arguments
+        {
+            return raw.clone();
+        }
+        if at == 0 && self.has(Fault::BadArgs) {
+            text.pop();
+        }
+        text
+    }
+
+    /// Returns the same as JSON, where it is.
+    pub(super) fn argument_json(&self, at: usize) -> Option<String> {
+        let text = self.arguments(at);
+        serde_json::from_str::<IgnoredAny>(&text).is_ok().then_some(text)
+    }
+
+    /// Returns the tokens to report, input and output; `usual` are the wire's own figures.
+    pub(super) fn usage(&self, usual: (u64, u64)) -> (u64, u64) {
+        self.plan.usage.unwrap_or(usual)
+    }
+}
+
+/// Stands for a call's arguments until its event is written, since they may be what no value holds.
+pub(super) const ARGUMENTS: &str = "<arguments>";
+
+/// Puts JSON text in place of [`ARGUMENTS`].
+pub(super) fn with_arguments(event: &str, json: &str) -> String {
+    event.replace(&format!("\"{ARGUMENTS}\""), json)
 }
 
 /// An answer in a provider's format.
@@ -161,15 +202,6 @@ pub(super) fn distinct(mut names: Vec<&str>) -> Result<(), String> {
         Some(pair) => Err(format!("tools: Tool names must be unique: {}", pair[0])),
         None => Ok(()),
     }
-}
-
-/// Returns a call's arguments as text: whole, or broken off where the plan says so.
-pub(super) fn arguments(args: &Value, is_broken: bool) -> String {
-    let mut text = args.to_string();
-    if is_broken {
-        text.pop();
-    }
-    text
 }
 
 /// Divides text in two at a character.
