@@ -4,12 +4,14 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a measuring program talks to its terminal")]
 
+mod decode;
 mod model;
 mod process;
 mod relay;
 mod report;
 mod server;
 mod socket;
+mod wires;
 
 use std::path::PathBuf;
 
@@ -39,6 +41,10 @@ enum What {
     Process,
     /// The server: time to first token, tokens a second, memory
     Server,
+    /// The decoders of every wire
+    Decode,
+    /// The server on every wire: what it adds to a provider's tokens
+    Wires,
     /// Be the bare relay between this port and a model server's
     #[command(hide = true)]
     Relay {
@@ -73,6 +79,12 @@ async fn run(args: Args) -> Result<()> {
     }
     if matches!(args.what, What::All | What::Server) {
         server::measure(&tns, &model, args.rounds, &mut report).await?;
+    }
+    if matches!(args.what, What::All | What::Decode) {
+        decode::measure(args.rounds, &mut report)?;
+    }
+    if matches!(args.what, What::All | What::Wires) {
+        wires::measure(&tns, args.rounds, &mut report).await?;
     }
     report.print();
     if report.failed() {

@@ -26,9 +26,9 @@ const LONG: usize = 20_000;
 const TICKS: f64 = 100.0;
 
 /// A process that is killed when it is dropped.
-struct Running {
+pub(crate) struct Running {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
     _home: TempDir,
 }
 
@@ -42,15 +42,23 @@ impl Drop for Running {
 
 impl Running {
     fn start(program: &Path, args: &[&str], model: &Model) -> Result<Self> {
+        let variables = [
+            ("PROVIDER_BASE_URL_OPENAI_COMPATIBLE".to_owned(), model.base_url()),
+            ("TNS_PROVIDER".to_owned(), "openai-compatible".to_owned()),
+            ("TNS_MODEL".to_owned(), "bench".to_owned()),
+        ];
+        Self::start_with(program, args, &variables)
+    }
+
+    /// Starts a program that prints its port on its first line, with these variables and hardly any other.
+    pub(crate) fn start_with(program: &Path, args: &[&str], variables: &[(String, String)]) -> Result<Self> {
         let home = TempDir::new()?;
         let mut child = Command::new(program)
             .args(args)
             .env_clear()
             .env("HOME", home.path())
             .env("PATH", "/usr/bin:/bin")
-            .env("PROVIDER_BASE_URL_OPENAI_COMPATIBLE", model.base_url())
-            .env("TNS_PROVIDER", "openai-compatible")
-            .env("TNS_MODEL", "bench")
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .current_dir(home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
