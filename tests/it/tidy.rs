@@ -34,7 +34,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that hold tests and measurements; nothing but another of them, or a test, may use one.
-const FOR_TESTS: &[&str] = &["tests", "tests/bench"];
+const FOR_TESTS: &[&str] = &["tests", "tests/bench", "tests/fuzz"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -120,6 +120,7 @@ fn every_crate_has_its_direction_and_is_named_after_its_folder() {
             "cli" => "tns".to_owned(),
             "protocol/client" => "tns-client".to_owned(),
             "tests/bench" => "tns-bench".to_owned(),
+            "tests/fuzz" => "tns-fuzz".to_owned(),
             other => format!("tns-{}", other.replace('/', "-")),
         };
         assert_eq!(manifest(folder)["package"]["name"].as_str(), Some(name.as_str()));
