@@ -54,15 +54,16 @@ impl Campaign {
         let mut kinds = HashSet::new();
         for number in 0..self.inputs {
             // Those that are known at the start come first, as they are.
-            let given = usize::try_from(number).ok().filter(|at| *at < begin);
-            let mut input = given
-                .or_else(|| Some(random.below(known.len())))
-                .and_then(|at| known.get(at).cloned())
-                .unwrap_or_default();
-            if given.is_none() {
-                mutator.change(&mut input, &known, &mut random);
-            }
-            let cuts = random.clone();
+            let given = usize::try_from(number).ok().filter(|at| *at < begin).and_then(|at| known.get(at));
+            let input = match given {
+                Some(input) => input.clone(),
+                None => {
+                    let mut input = random.pick(&known).cloned().unwrap_or_default();
+                    mutator.change(&mut input, &known, &mut random);
+                    input
+                }
+            };
+            let cuts = random.fork();
             match self.judge(&input, &cuts) {
                 Ok(kind) => {
                     if kinds.insert(kind) && known.len() < MAX_KNOWN {

@@ -18,6 +18,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Returns another generator, which this one's seed fixes too.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
     /// Returns a number below `limit`; 0 where that is 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         let drawn = self.next() >> 1;
