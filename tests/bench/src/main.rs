@@ -11,6 +11,7 @@ mod relay;
 mod report;
 mod server;
 mod socket;
+mod store;
 mod wires;
 
 use std::path::PathBuf;
@@ -33,6 +34,10 @@ struct Args {
     rounds: usize,
 }
 
+/// Size of the store's corpus: what a person gathers in years.
+const SESSIONS: usize = 10_000;
+const EVENTS: usize = 1_000_000;
+
 #[derive(Clone, Copy, Subcommand)]
 enum What {
     /// Everything below, one after another
@@ -45,6 +50,15 @@ enum What {
     Decode,
     /// The server on every wire: what it adds to a provider's tokens
     Wires,
+    /// The store beside bare SQLite: appends, pages, lists and full text over a large corpus
+    Store {
+        /// Sessions of the corpus
+        #[arg(long, default_value_t = SESSIONS)]
+        sessions: usize,
+        /// Events of the corpus, in all sessions together
+        #[arg(long, default_value_t = EVENTS)]
+        events: usize,
+    },
     /// Be the bare relay between this port and a model server's
     #[command(hide = true)]
     Relay {
@@ -65,6 +79,11 @@ async fn run(args: Args) -> Result<()> {
     if let What::Relay { model } = args.what {
         return relay::run(model).await;
     }
+    let mut report = Report::default();
+    if let What::Store { sessions, events } = args.what {
+        store::measure(sessions, events, args.rounds, &mut report).await?;
+        return finish(&report);
+    }
     let tns = match args.tns {
         Some(path) => path,
         None => std::env::current_exe()?.with_file_name("tns"),
@@ -73,7 +92,6 @@ async fn run(args: Args) -> Result<()> {
         .canonicalize()
         .with_context(|| format!("find {}; build it, or name it with --tns", tns.display()))?;
     let model = model::start().await?;
-    let mut report = Report::default();
     if matches!(args.what, What::All | What::Process) {
         process::measure(&tns, &model, args.rounds, &mut report)?;
     }
@@ -86,6 +104,13 @@ async fn run(args: Args) -> Result<()> {
     if matches!(args.what, What::All | What::Wires) {
         wires::measure(&tns, args.rounds, &mut report).await?;
     }
+    if matches!(args.what, What::All) {
+        store::measure(SESSIONS, EVENTS, args.rounds, &mut report).await?;
+    }
+    finish(&report)
+}
+
+fn finish(report: &Report) -> Result<()> {
     report.print();
     if report.failed() {
         std::process::exit(1);
