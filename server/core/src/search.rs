@@ -18,7 +18,7 @@ mod words;
 
 use std::borrow::Cow;
 
-use crate::event::DurableEvent;
+use crate::event::{DurableEvent, EventKind};
 use crate::message::Part;
 use crate::store::SearchSource;
 
@@ -34,10 +34,16 @@ pub const MAX_CANDIDATE_BYTES: usize = 2 << 20;
 /// How much of a message is searched, in bytes from its beginning.
 pub const MAX_TEXT_BYTES: usize = 128 << 10;
 
-/// Returns what is searched of an event, if anything is.
+/// The kinds of events that [`text_of`] may give a text of.
+pub const KINDS: [EventKind; 3] =
+    [EventKind::UserMessage, EventKind::QueueEdited, EventKind::AssistantMessage];
+
+/// Returns what is searched of an event, if anything is. An edited message is found by both its texts, each where
+/// the log has it.
 pub fn text_of(event: &DurableEvent) -> Option<(SearchSource, Cow<'_, str>)> {
     let (source, parts) = match event {
         DurableEvent::UserMessage(message) => (SearchSource::User, &message.parts),
+        DurableEvent::QueueEdited(edited) => (SearchSource::User, &edited.parts),
         DurableEvent::AssistantMessage(message) => (SearchSource::Assistant, &message.parts),
         _ => return None,
     };

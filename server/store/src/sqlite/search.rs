@@ -7,9 +7,9 @@
 
 use rusqlite::{Connection, params};
 use tns_protocol::{SessionId, Timestamp};
-use tns_server_core::event::{DurableEvent, EventKind};
+use tns_server_core::event::DurableEvent;
 use tns_server_core::search::{
-    Candidate, MAX_CANDIDATE_BYTES, MAX_CANDIDATES, MAX_TITLES, Question, index_terms, rank, text_of,
+    Candidate, KINDS, MAX_CANDIDATE_BYTES, MAX_CANDIDATES, MAX_TITLES, Question, index_terms, rank, text_of,
 };
 use tns_server_core::store::{SearchHit, SearchPage, SearchQuery, SearchSource, SessionKey, hex};
 
@@ -159,7 +159,7 @@ fn set_filled_from(connection: &Connection, from: i64) -> Result<(), Fault> {
 }
 
 fn is_searched(kind: &str) -> bool {
-    kind == EventKind::UserMessage.as_str() || kind == EventKind::AssistantMessage.as_str()
+    KINDS.iter().any(|searched| searched.as_str() == kind)
 }
 
 fn change_session(
