@@ -62,6 +62,7 @@ macro_rules! store_suite {
             fork::a_fork_decided_nothing
             fork::documents_added_by_then_are_copied_under_new_names
             import::an_import_equals_its_export
+            import::a_log_that_has_a_senders_id_twice_is_taken_in
             import::an_import_is_unseen_until_it_is_finished
             import::an_import_of_a_taken_id_does_not_begin
             import::an_import_whose_id_was_taken_meanwhile_is_thrown_away

@@ -6,6 +6,11 @@
 //!   disk, the only slow step, is shared by all who wait for it.
 //! * A few threads read, each with its own connection; a reader never waits for the writer.
 //! * What is acknowledged is on the disk: write-ahead log, flushed at every commit.
+//! * What is erased is not: freed space is overwritten, terms leave the index, and the log file is emptied before
+//!   a deletion is acknowledged, or within seconds where a reader still needs it.
+//! * An upgrade is one transaction, whole or not at all. It makes the index of messages empty but for titles; the
+//!   messages that were there are added while nothing else waits, 200 a step, the newest first, also over
+//!   restarts. Until then a search says that it is not complete. So an upgrade takes no longer than its tables.
 
 mod sqlite;
 
@@ -14,6 +19,16 @@ use std::path::Path;
 use tns_server_core::store::StoreError;
 
 pub use sqlite::SqliteStore;
+
+/// Gives the store at `path` and each of its sessions a new epoch, and returns the store's. Whoever puts an older
+/// copy of a store in place, or a copy of it beside it, must do so before it is opened: the same places will be
+/// given to other events, and a client that read the first ones must begin anew.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn renew_epoch(path: &Path) -> Result<String, StoreError> {
+    sqlite::renew_epoch(path)
+}
 
 /// Opens the store at `path`, and makes or upgrades it first where needed. The file is made with mode
 /// 0600; its folder must exist, and keeping strangers out of that is the caller's business.

@@ -32,6 +32,7 @@ use tns_server_core::store::{
     EventQuery, ImportKey, ImportedEvent, NewImport, NewSession, Score, SearchPage, SearchQuery,
     SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StreamPage,
 };
+use uuid::Uuid;
 
 use append::AppendEvents;
 use error::Fault;
@@ -157,6 +158,21 @@ impl SqliteStore {
         let writer = Writer::start(connection, numbers, Arc::clone(&shared), options)?;
         Ok(Self { readers, writer, shared, epoch })
     }
+}
+
+/// Gives a store that nobody has open, and each of its sessions, a new epoch.
+pub(crate) fn renew_epoch(path: &Path) -> Result<String, StoreError> {
+    let connection = connection::open_writer(path, &Options::default())?;
+    Ok(write_epoch(&connection)?)
+}
+
+fn write_epoch(connection: &Connection) -> Result<String, Fault> {
+    let epoch = Uuid::new_v4().simple().to_string();
+    let transaction = connection.unchecked_transaction()?;
+    transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'epoch'", [&epoch])?;
+    transaction.execute("UPDATE sessions SET epoch = lower(hex(randomblob(16)))", [])?;
+    transaction.commit()?;
+    Ok(epoch)
 }
 
 #[async_trait]

@@ -82,6 +82,19 @@ pub async fn an_import_is_unseen_until_it_is_finished(store: &impl AnyStore) {
     assert_eq!(store.import_events(import, vec![at(3, "c")]).await, Err(StoreError::NoSession));
 }
 
+/// Which a log of this store never has; it is taken in all the same, and the id counts.
+pub async fn a_log_that_has_a_senders_id_twice_is_taken_in(store: &impl AnyStore) {
+    let import = begin(store, "s").await;
+    let event =
+        |id| ImportedEvent { at: Timestamp::from_micros(1), turn: None, event: user(id, Some("c-1")).event };
+    store.import_events(import, vec![event("m-1"), event("m-2")]).await.unwrap();
+    let made = store.finish_import(import).await.unwrap().unwrap();
+    assert_eq!(whole_log(store, made.key).await.len(), 2);
+    let condition = Condition::NewMessage(ClientMessageId::parse("c-1").unwrap());
+    let repeat = only_if(made.key, vec![user("m-3", Some("c-1"))], condition);
+    assert_eq!(store.append(repeat).await, Ok(Appended::Unchanged));
+}
+
 /// Nothing of the session that has it changes.
 pub async fn an_import_of_a_taken_id_does_not_begin(store: &impl AnyStore) {
     let made = make(store, "s").await;

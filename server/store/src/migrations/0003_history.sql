@@ -45,5 +45,5 @@ CREATE VIRTUAL TABLE search USING fts5 (
 -- A term that is removed is gone from the file, not only marked.
 INSERT INTO search (search, rank) VALUES ('secure-delete', 1);
 
--- Events from this place on are in `search`; those before are added by and by, the newest first.
-INSERT INTO meta (key, value) SELECT 'search_from', coalesce(max(gseq), 0) + 1 FROM events;
+-- Events from this place on are in `search`; those before are added by and by, the newest first. 0: all are.
+INSERT INTO meta (key, value) SELECT 'search_from', coalesce(max(gseq) + 1, 0) FROM events;

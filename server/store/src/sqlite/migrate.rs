@@ -15,25 +15,30 @@ const MIGRATIONS: [Step; 2] = [
     Step { sql: include_str!("../migrations/0003_history.sql"), then: Some(search::add_titles) },
 ];
 
+/// How many steps this program knows.
+pub(super) const KNOWN: usize = MIGRATIONS.len();
+
 /// Steps of a store that has no index of its messages yet.
 #[cfg(test)]
-pub(super) const BEFORE_SEARCH: usize = MIGRATIONS.len() - 1;
+pub(super) const BEFORE_SEARCH: usize = KNOWN - 1;
 
 /// A step: statements, then what SQL can't do.
 struct Step {
     sql: &'static str,
-    then: Option<fn(&Connection) -> Result<(), Fault>>,
+    then: Option<Then>,
 }
+
+/// What a step does behind its statements, in the same transaction.
+type Then = fn(&Connection) -> Result<(), Fault>;
 
 /// Returns how many steps the store has behind it; 0: an empty file.
 pub(super) fn version(connection: &Connection) -> Result<usize, Fault> {
-    let known = MIGRATIONS.len();
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let version = usize::try_from(version).unwrap_or(usize::MAX);
-    if version > known {
+    if version > KNOWN {
         return Err(StoreError::Newer(format!(
             "the data folder was written by a newer version of tns (format {version}, this one knows \
-             {known}); install that version again, or choose another data folder"
+             {KNOWN}); install that version again, or choose another data folder"
         ))
         .into());
     }
@@ -56,7 +61,7 @@ fn migrate_with(
     connection: &mut Connection,
     before: &mut dyn FnMut() -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    if version(connection)? == MIGRATIONS.len() {
+    if version(connection)? == KNOWN {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -79,7 +84,7 @@ fn migrate_with(
         [Uuid::new_v4().simple().to_string()],
     )?;
     before()?;
-    transaction.execute_batch(&format!("PRAGMA user_version = {}", MIGRATIONS.len()))?;
+    transaction.execute_batch(&format!("PRAGMA user_version = {KNOWN}"))?;
     before()?;
     transaction.commit()?;
     Ok(())

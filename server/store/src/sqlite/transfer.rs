@@ -261,11 +261,17 @@ impl Work for FinishImport {
         let made = session::insert(write, &new, &state, created_at, Timestamp::now())?;
         let base = write.numbers.take(head_seq);
         write.connection.execute(
-            "INSERT INTO events (gseq, session_pk, seq, at, turn_id, kind, client_message_id, decided_at, decision,
-             body_version, body)
-             SELECT ?1 + seq, ?2, seq, at, turn_id, kind, client_message_id, decided_at, decision, body_version, body
+            "INSERT INTO events (gseq, session_pk, seq, at, turn_id, kind, decided_at, decision, body_version, body)
+             SELECT ?1 + seq, ?2, seq, at, turn_id, kind, decided_at, decision, body_version, body
              FROM import_events WHERE import_pk = ?3 ORDER BY seq",
             params![signed(base), made.key.0, self.0.0],
+        )?;
+        // A log from elsewhere may have one sender's id twice; this store's never has.
+        write.connection.execute(
+            "UPDATE OR IGNORE events SET client_message_id =
+             (SELECT client_message_id FROM import_events i WHERE i.import_pk = ?1 AND i.seq = events.seq)
+             WHERE session_pk = ?2 AND kind = ?3",
+            params![self.0.0, made.key.0, EventKind::UserMessage.as_str()],
         )?;
         Ok(Some(complete(write, made, head_seq)?))
     }

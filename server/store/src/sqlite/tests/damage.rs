@@ -1,11 +1,15 @@
-//! Rows that can't be read: they hide nothing else, and nothing is made in their place.
+//! Rows and pages that can't be read: they hide nothing else, and nothing is made in their place.
+
+use std::os::unix::fs::FileExt as _;
 
 use rusqlite::params;
 use tns_server_core::store::{
-    Append, AuditQuery, Collection, DocumentStore as _, LOCAL_PRINCIPAL, Store as _, StoreError,
+    Append, AuditQuery, Collection, DocumentStore as _, LOCAL_PRINCIPAL, SessionKey, Store as _, StoreError,
 };
 
-use super::{Folder, adding, audited, find, first, line, log, make, new_session, open_turn, plain, stored};
+use super::{
+    Folder, SqliteStore, adding, audited, find, first, line, log, make, new_session, open_turn, plain, stored,
+};
 
 #[tokio::test]
 async fn a_torn_event_hides_no_other() {
@@ -82,4 +86,71 @@ async fn a_torn_document_hides_no_other() {
     let changes = store.document_changes(0, 2).await.unwrap();
     let contents: Vec<_> = changes.into_iter().filter_map(|change| change.document).collect();
     assert_eq!(contents.iter().map(|document| document.content.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+}
+
+/// Two sessions whose logs fill pages of their own.
+async fn two_long_logs(store: &SqliteStore) -> [SessionKey; 2] {
+    let sessions = [make(store, "one").await, make(store, "two").await];
+    for session in sessions {
+        stored(store, plain(session, vec![line("x".repeat(500)); 100])).await;
+    }
+    sessions
+}
+
+#[tokio::test]
+async fn a_damaged_page_is_told_and_hides_no_other() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let [one, two] = two_long_logs(&store).await;
+    drop(store);
+    // A page in the middle of the first log.
+    let page: u64 = folder
+        .stranger()
+        .query_row(
+            "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' ORDER BY path LIMIT 1 OFFSET 3",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
+    file.write_all_at(&[0; 4096], (page - 1) * 4096).unwrap();
+
+    for _ in 0..2 {
+        let store = folder.open();
+        let Err(error @ StoreError::Damaged(_)) = store.events(one, first(500)).await else {
+            panic!("it was read")
+        };
+        assert_eq!(error.to_string().lines().count(), 1);
+        // What lies before and behind the page.
+        assert!(store.events(one, first(10)).await.unwrap().more);
+        let behind = tns_server_core::store::EventQuery { after: 60, ..first(500) };
+        assert!(store.events(one, behind).await.unwrap().events.len() >= 40);
+        assert!(log(&store, two).await.len() >= 100);
+        stored(&store, plain(two, vec![line("more")])).await;
+        stored(&store, plain(one, vec![line("more")])).await;
+        assert_eq!(store.list_sessions(LOCAL_PRINCIPAL, None, 10).await.unwrap().sessions.len(), 2);
+        assert_eq!(store.check().await, Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_is_told_and_left_as_it_is() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let [one, _] = two_long_logs(&store).await;
+    drop(store);
+    let whole = std::fs::read(folder.file()).unwrap();
+    for length in [whole.len() / 2, whole.len() / 2 / 4096 * 4096, whole.len() - 4096, 4096, 100, 17] {
+        std::fs::write(folder.file(), &whole[..length]).unwrap();
+        let error = match crate::open(&folder.file()) {
+            Ok(store) => store.events(one, first(500)).await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(matches!(error, StoreError::Damaged(_)), "cut to {length}: {error:?}");
+        assert_eq!(error.to_string().lines().count(), 1);
+        assert_eq!(std::fs::read(folder.file()).unwrap(), &whole[..length], "cut to {length}");
+    }
+    // The whole one is as good as before.
+    std::fs::write(folder.file(), &whole).unwrap();
+    assert_eq!(log(&folder.open(), one).await.len(), 100);
 }

@@ -1,10 +1,13 @@
 //! Opening: new, again, by whom it was written, with which modes.
 
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
-use tns_server_core::store::{DocumentStore as _, Store as _, StoreError};
+use tns_server_core::store::{DocumentStore as _, SessionRecord, Store as _, StoreError};
 
-use super::{Folder, adding, find, line, log, make, open_turn, plain, stored};
+use super::super::migrate::KNOWN;
+use super::{Folder, Options, SqliteStore, adding, find, line, log, make, open_turn, plain, stored};
 
 #[tokio::test]
 async fn a_store_that_is_opened_again_has_everything() {
@@ -77,13 +80,16 @@ fn opening_an_existing_store_writes_nothing() {
 fn a_newer_store_is_refused_and_left_as_it_is() {
     let folder = Folder::new();
     drop(folder.open());
-    folder.stranger().execute_batch("PRAGMA user_version = 3").unwrap();
+    let (known, newer) = (KNOWN, KNOWN + 1);
+    folder.stranger().execute_batch(&format!("PRAGMA user_version = {newer}")).unwrap();
     let before = std::fs::read(folder.file()).unwrap();
     let Err(StoreError::Newer(line)) = crate::open(&folder.file()) else { panic!("it was opened") };
     assert_eq!(
         line,
-        "the data folder was written by a newer version of tns (format 3, this one knows 2); install that \
-         version again, or choose another data folder"
+        format!(
+            "the data folder was written by a newer version of tns (format {newer}, this one knows {known}); \
+             install that version again, or choose another data folder"
+        )
     );
     assert_eq!(std::fs::read(folder.file()).unwrap(), before);
 }
@@ -106,6 +112,67 @@ fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
     let error = crate::open(&folder.file()).unwrap_err();
     assert_eq!(error, StoreError::Damaged("file is not a database".into()));
     assert_eq!(std::fs::read_to_string(folder.file()).unwrap(), text);
+}
+
+#[test]
+fn a_file_of_nul_bytes_is_refused_and_left_as_it_is() {
+    let folder = Folder::new();
+    for length in [1, 100, 4096, 3 * 4096 + 17] {
+        let nothing = vec![0; length];
+        std::fs::write(folder.file(), &nothing).unwrap();
+        let error = crate::open(&folder.file()).unwrap_err();
+        assert_eq!(error, StoreError::Damaged("file is not a database".into()), "{length}");
+        assert_eq!(std::fs::read(folder.file()).unwrap(), nothing);
+    }
+}
+
+#[test]
+fn a_store_that_another_process_keeps_to_itself_is_busy() {
+    let folder = Folder::new();
+    drop(folder.open());
+    let stranger = folder.stranger();
+    stranger.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT").unwrap();
+    let options = Options { busy_timeout: Duration::from_millis(20), ..Options::default() };
+    assert_eq!(SqliteStore::open(&folder.file(), &options).unwrap_err(), StoreError::Busy);
+    drop(stranger);
+    SqliteStore::open(&folder.file(), &options).unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_may_not_be_written_is_told_and_left_as_it_is() {
+    let folder = Folder::new();
+    let store = folder.open();
+    make(&store, "s").await;
+    drop(store);
+    let before = std::fs::read(folder.file()).unwrap();
+    std::fs::set_permissions(folder.file(), Permissions::from_mode(0o400)).unwrap();
+    // Who may write everything is not told of it by the system.
+    let mighty = std::fs::OpenOptions::new().write(true).open(folder.file()).is_ok();
+    match crate::open(&folder.file()) {
+        Ok(store) => assert!(mighty && find(&store, "s").await.unwrap().is_some()),
+        Err(StoreError::ReadOnly(line)) => assert!(!mighty && line.contains("tns.db"), "{line}"),
+        Err(other) => panic!("{other:?}"),
+    }
+    assert_eq!(std::fs::read(folder.file()).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_restored_store_has_another_epoch_and_so_have_its_sessions() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let session = make(&store, "s").await;
+    stored(&store, plain(session, vec![line("a")])).await;
+    let (epoch, record) = (store.epoch(), find(&store, "s").await.unwrap().unwrap());
+    drop(store);
+
+    let renewed = crate::renew_epoch(&folder.file()).unwrap();
+    let store = folder.open();
+    assert_eq!(store.epoch(), renewed);
+    assert_ne!(renewed, epoch);
+    let restored = find(&store, "s").await.unwrap().unwrap();
+    assert_ne!(restored.epoch, record.epoch);
+    assert_eq!(restored, SessionRecord { epoch: restored.epoch.clone(), ..record });
+    assert_eq!(log(&store, session).await.len(), 1);
 }
 
 #[test]
