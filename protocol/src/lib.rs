@@ -16,6 +16,7 @@
 pub mod agent;
 pub mod approval;
 pub mod chat;
+mod day;
 mod envelope;
 pub mod error;
 mod ids;
@@ -30,6 +31,7 @@ pub mod session;
 mod time;
 pub mod tool;
 
+pub use day::{Day, InvalidDay};
 pub use envelope::{
     ClientFrame, DecodeError, MAX_JSON_DEPTH, MAX_MESSAGE_BYTES, MAX_OBJECT_KEYS, MAX_SMALL_MESSAGE_BYTES,
     PROTOCOL_VERSION, ServerFrame, decode_client, decode_server, encode_client, encode_server, message_limit,

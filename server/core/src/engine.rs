@@ -59,6 +59,8 @@ pub enum StepEvent {
         /// Why, in a line for people.
         reason: String,
     },
+    /// What the step used so far, as its provider told; in place of what was told before.
+    Usage(StepUsage),
     /// The step is over; always the last event.
     Finished(StepOutcome),
 }
@@ -94,11 +96,14 @@ pub enum StepStop {
 
 /// What a step used.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StepUsage {
     /// All input tokens, cached ones included.
     pub input: u64,
     /// Of these, read from the provider's cache.
     pub cached_input: u64,
+    /// Of all input, written to the provider's cache, where it tells.
+    pub cache_written: u64,
     /// All output tokens, reasoning included.
     pub output: u64,
     /// US dollars; `None` where the model's price is not known.
@@ -154,6 +159,18 @@ impl EngineErrorKind {
     }
 }
 
+/// Whether an engine's steps can be counted in dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pricing {
+    /// They cost nothing.
+    Free,
+    /// The model has a price.
+    Known,
+    /// Nobody told a price: under a spending limit the engine is not called.
+    #[default]
+    Unknown,
+}
+
 /// A running step. Dropping it cancels the call.
 pub type StepStream = BoxStream<'static, Result<StepEvent, EngineError>>;
 
@@ -168,6 +185,17 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether the model takes pictures.
     fn accepts_images(&self) -> bool {
         false
+    }
+
+    /// Whether its steps can be counted in dollars, known before the first of them.
+    fn pricing(&self) -> Pricing {
+        Pricing::Unknown
+    }
+
+    /// Returns what so many tokens of new input and of output cost, in US dollars; 0 where that is not known.
+    fn estimate(&self, input: u64, output: u64) -> f64 {
+        let _ = (input, output);
+        0.0
     }
 
     /// Starts one streamed call. Nothing happens before the stream is polled; after

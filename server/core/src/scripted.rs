@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::engine::{
-    Engine, EngineChoice, EngineError, EngineErrorKind, Engines, OpenError, StepEvent, StepOutcome,
+    Engine, EngineChoice, EngineError, EngineErrorKind, Engines, OpenError, Pricing, StepEvent, StepOutcome,
     StepRequest, StepStop, StepStream, StepUsage,
 };
 use crate::message::{Part, ToolCall, new_call_id};
@@ -153,6 +153,10 @@ impl Engine for ScriptedEngine {
         &self.model
     }
 
+    fn pricing(&self) -> Pricing {
+        Pricing::Free
+    }
+
     fn step(&self, request: StepRequest) -> StepStream {
         let script = self.script.clone();
         let model = self.model.clone();
@@ -208,7 +212,7 @@ fn outcome(parts: Vec<Part>, model: String) -> StepOutcome {
         Part::Text(text) => text.split_whitespace().count() as u64,
         Part::Image(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Note(_) => 1,
     });
-    let usage = StepUsage { input: 1, cached_input: 0, output: words.sum(), cost: Some(0.0) };
+    let usage = StepUsage { input: 1, output: words.sum(), cost: Some(0.0), ..StepUsage::default() };
     let calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
     let stop = if calls { StepStop::ToolUse } else { StepStop::End };
     StepOutcome { parts, model, stop, usage, native: None }

@@ -18,7 +18,6 @@ pub(crate) mod catalogue;
 mod decoder;
 mod event;
 mod model;
-mod prices;
 mod request;
 
 use decoder::StreamDecoder;
@@ -47,7 +46,7 @@ pub(crate) fn open(opening: Opening) -> Opened {
         let endpoint = endpoint(opening.provider, &opening.access)?;
         let model = opening.model.or_else(|| default_model.map(str::to_owned));
         let model = model.ok_or_else(|| OpenError(format!("name a model of {id} with --model")))?;
-        let target = Target { endpoint, model, accepts_images: true };
+        let target = Target { endpoint, model, accepts_images: true, own_prices: opening.prices };
         let engine: Arc<dyn Engine> = Arc::new(RemoteEngine::new(target, opening.http, Messages));
         Ok(engine)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use tns_server_core::engine::{EngineChoice, OpenError};
+use tns_server_core::engine::{EngineChoice, OpenError, Pricing};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -28,6 +28,8 @@ pub struct DefaultEngine {
     pub model: String,
     /// Why this one, in a line for people.
     pub reason: String,
+    /// Whether its steps can be counted in dollars.
+    pub pricing: Pricing,
 }
 
 /// What was found to open.

@@ -39,7 +39,7 @@ pub(crate) fn open(opening: Opening) -> Opened {
             }
         };
         let accepts_images = models::names_pictures(&model);
-        let target = Target { endpoint, model, accepts_images };
+        let target = Target { endpoint, model, accepts_images, own_prices: opening.prices };
         let engine: Arc<dyn Engine> = Arc::new(RemoteEngine::new(target, opening.http, ChatCompletions));
         Ok(engine)
     }

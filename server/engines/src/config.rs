@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use secrecy::SecretString;
 use tns_server_core::engine::EngineChoice;
 
+use crate::prices::ModelPrice;
 use crate::provider::{PROVIDERS, Provider};
 use crate::retry::Patience;
 
@@ -22,6 +23,10 @@ pub struct EngineConfig {
     pub local_servers: Vec<LocalServer>,
     /// How long engines wait.
     pub patience: Patience,
+    /// Prices of the operator's own, each checked with [`Price::check`]; the first that fits holds, before the list.
+    ///
+    /// [`Price::check`]: crate::Price::check
+    pub prices: Vec<ModelPrice>,
     pub(crate) access: BTreeMap<&'static str, Access>,
 }
 
@@ -81,6 +86,7 @@ impl EngineConfig {
                 })
                 .into(),
             patience: Patience::default(),
+            prices: Vec::new(),
             access: access.collect(),
         }
     }

@@ -5,8 +5,6 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use jiff::Timestamp;
-use jiff::tz::Offset;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use tns_server_core::engine::{Engine, EngineError, EngineErrorKind, OpenError, StepRequest};
 
@@ -21,7 +19,6 @@ mod decoder;
 mod event;
 mod name;
 mod native;
-mod prices;
 mod request;
 mod schema;
 
@@ -48,7 +45,7 @@ pub(crate) fn open(opening: Opening) -> Opened {
         let model = model_name(asked)?;
         let endpoint = endpoint(provider, &opening.access)?;
         let accepts_images = takes_pictures(&model);
-        let target = Target { endpoint, model, accepts_images };
+        let target = Target { endpoint, model, accepts_images, own_prices: opening.prices };
         Ok(Arc::new(RemoteEngine::new(target, opening.http, Gemini)) as Arc<dyn Engine>)
     }
     .boxed()

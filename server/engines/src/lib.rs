@@ -8,8 +8,8 @@
 //! request with the provider's wire, sends it and decodes the answer while it is polled, so that dropping
 //! it cancels the call. How a wire is written stands in `step`. `sse` frames events, `retry` decides about
 //! another try, `refusal` reads errors, `ask` puts one question outside of a step, `http` holds
-//! connections and keys, `render` words what a model reads beside the conversation, [`decode`] plays bytes
-//! to a decoder without a network.
+//! connections and keys, `render` words what a model reads beside the conversation, `prices` says what
+//! tokens cost, [`decode`] plays bytes to a decoder without a network.
 //!
 //! Deliberately absent: a loop over tools (the core's), files and processes (the tools'), the process's
 //! environment (read once by whoever starts the server).
@@ -42,6 +42,7 @@ mod step;
 pub use catalogue::{Catalogue, CatalogueError};
 pub use choose::DefaultEngine;
 pub use config::{EngineConfig, LocalServer, ProviderOverrides};
+pub use prices::{LongInput, ModelPrice, Price};
 pub use provider::{About, PROVIDERS, Provider};
 pub use registry::EngineRegistry;
 pub use retry::Patience;

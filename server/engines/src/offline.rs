@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Map, Value};
 use tns_server_core::engine::{
-    Engine, EngineError, EngineErrorKind, OpenError, StepEvent, StepOutcome, StepRequest, StepStop,
+    Engine, EngineError, EngineErrorKind, OpenError, Pricing, StepEvent, StepOutcome, StepRequest, StepStop,
     StepStream, StepUsage,
 };
 use tns_server_core::message::{Part, ToolCall};
@@ -53,6 +53,10 @@ impl Engine for Offline {
 
     fn model(&self) -> &str {
         MODEL
+    }
+
+    fn pricing(&self) -> Pricing {
+        Pricing::Free
     }
 
     fn step(&self, request: StepRequest) -> StepStream {

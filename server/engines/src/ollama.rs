@@ -55,7 +55,8 @@ pub(crate) fn open(opening: Opening) -> Opened {
         if !abilities.tools {
             tracing::warn!(model, "this model takes no tools; its agent only talks");
         }
-        let target = Target { endpoint, model, accepts_images: abilities.pictures };
+        let target =
+            Target { endpoint, model, accepts_images: abilities.pictures, own_prices: opening.prices };
         Ok(Arc::new(RemoteEngine::new(target, opening.http, Ollama { abilities })) as Arc<dyn Engine>)
     }
     .boxed()
@@ -85,6 +86,11 @@ impl Wire for Ollama {
             headers,
             body: body.map_err(|error| unwritable(&error))?.into(),
         })
+    }
+
+    /// A model of this machine.
+    fn is_free(&self, target: &Target) -> bool {
+        target.endpoint.is_loopback()
     }
 
     fn decoder(&self, target: &Target) -> Box<dyn Decoder> {

@@ -10,6 +10,7 @@ use tns_server_core::engine::{Engine, OpenError};
 use crate::catalogue::{self, Source};
 use crate::config::Access;
 use crate::http::Http;
+use crate::prices::ModelPrice;
 use crate::{anthropic, compatible, elevenlabs, gemini, offline, ollama, responses};
 
 /// A provider that engines can be opened for.
@@ -164,6 +165,8 @@ pub(crate) struct Opening {
     /// The model that was asked for.
     pub(crate) model: Option<String>,
     pub(crate) http: Arc<Http>,
+    /// What the operator set for models.
+    pub(crate) prices: Arc<[ModelPrice]>,
 }
 
 /// An engine being opened.

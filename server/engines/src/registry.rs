@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tns_server_core::engine::{Engine, EngineChoice, Engines, OpenError};
+use tns_server_core::engine::{Engine, EngineChoice, Engines, OpenError, Pricing};
 use tokio::sync::OnceCell;
 
 use crate::choose::{self, DefaultEngine, Found};
 use crate::config::{Access, EngineConfig, ProviderOverrides, base_url_variable, key_variable};
 use crate::http::Http;
+use crate::prices::ModelPrice;
 use crate::provider::{Opening, PROVIDERS, Provider};
 
 /// The server's engines. All share their HTTP connections; each agent gets its own instance.
@@ -17,6 +18,7 @@ use crate::provider::{Opening, PROVIDERS, Provider};
 pub struct EngineRegistry {
     config: EngineConfig,
     http: Arc<Http>,
+    prices: Arc<[ModelPrice]>,
     /// Chosen once, so that what a server says of its engine at the start stays true.
     default: OnceCell<Chosen>,
 }
@@ -28,13 +30,15 @@ struct Chosen {
     access: Access,
     model: String,
     reason: String,
+    pricing: Pricing,
 }
 
 impl EngineRegistry {
     /// Makes a registry. Opens no connection.
     pub fn new(config: EngineConfig) -> Self {
         let http = Arc::new(Http::new(config.patience));
-        Self { config, http, default: OnceCell::new() }
+        let prices = config.prices.clone().into();
+        Self { config, http, prices, default: OnceCell::new() }
     }
 
     /// Chooses the default engine; the first answer holds for as long as the registry lives.
@@ -47,6 +51,7 @@ impl EngineRegistry {
             provider: chosen.provider.id.to_owned(),
             model: chosen.model.clone(),
             reason: chosen.reason.clone(),
+            pricing: chosen.pricing,
         })
     }
 
@@ -57,7 +62,8 @@ impl EngineRegistry {
         }
         // Opened once, since some providers are asked which models they have.
         let engine = self.open_with(provider, access.clone(), model).await?;
-        Ok(Chosen { provider, access, model: engine.model().to_owned(), reason })
+        let pricing = engine.pricing();
+        Ok(Chosen { provider, access, model: engine.model().to_owned(), reason, pricing })
     }
 
     async fn open_with(
@@ -66,7 +72,8 @@ impl EngineRegistry {
         access: Access,
         model: Option<String>,
     ) -> Result<Arc<dyn Engine>, OpenError> {
-        (provider.open)(Opening { provider, access, model, http: Arc::clone(&self.http) }).await
+        let (http, prices) = (Arc::clone(&self.http), Arc::clone(&self.prices));
+        (provider.open)(Opening { provider, access, model, http, prices }).await
     }
 
     fn check_configured(&self, provider: &Provider) -> Result<(), OpenError> {

@@ -38,10 +38,11 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 use tns_protocol::{InvalidId, ToolCallId};
 use tns_server_core::engine::{
-    Engine, EngineError, EngineErrorKind, StepEvent, StepOutcome, StepRequest, StepStream,
+    Engine, EngineError, EngineErrorKind, Pricing, StepEvent, StepOutcome, StepRequest, StepStream, StepUsage,
 };
 
 use crate::http::{Endpoint, Http};
+use crate::prices::{ModelPrice, Prices};
 use crate::refusal::{self, Said};
 use crate::sse::EventTooLong;
 
@@ -70,6 +71,12 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync + 'static {
     /// Returns what a refusal means; `status` is `None` for one inside a stream that names none.
     fn kind(&self, status: Option<u16>, said: &Said) -> EngineErrorKind {
         refusal::usual_kind(status, said)
+    }
+
+    /// Whether models at this address cost nothing, unless the operator prices them.
+    fn is_free(&self, target: &Target) -> bool {
+        let _ = target;
+        false
     }
 
     /// Whether a refusal is about the provider's own blocks in the history, such as blocks that another
@@ -114,7 +121,10 @@ pub(crate) trait Decoder: Send {
         false
     }
 
-    /// Returns the whole reply after a good end, with its cost where the price is known.
+    /// Returns the tokens that the provider told of so far; all 0 before it told any. The cost is not its matter.
+    fn usage(&self) -> StepUsage;
+
+    /// Returns the whole reply after a good end. It must not settle the cost.
     ///
     /// # Errors
     /// [`StreamFault`] when no id can be made.
@@ -162,6 +172,8 @@ pub(crate) struct Target {
     /// The model's name as the provider takes it.
     pub(crate) model: String,
     pub(crate) accepts_images: bool,
+    /// What the operator set for models.
+    pub(crate) own_prices: Arc<[ModelPrice]>,
 }
 
 /// A request as it is sent, and sent again. Headers with a key are marked as sensitive.
@@ -184,12 +196,22 @@ struct Line {
     target: Target,
     http: Arc<Http>,
     wire: Box<dyn Wire>,
+    prices: Prices,
+}
+
+impl Line {
+    /// Returns what tokens cost that this model answered with.
+    fn cost(&self, answered: &str, usage: &StepUsage) -> Option<f64> {
+        self.prices.cost(&self.target.model, answered, usage)
+    }
 }
 
 impl RemoteEngine {
     /// Makes an engine; opens no connection.
     pub(crate) fn new(target: Target, http: Arc<Http>, wire: impl Wire) -> Self {
-        Self { line: Arc::new(Line { target, http, wire: Box::new(wire) }) }
+        let own = Arc::clone(&target.own_prices);
+        let prices = Prices::new(target.endpoint.provider, own, wire.is_free(&target));
+        Self { line: Arc::new(Line { target, http, wire: Box::new(wire), prices }) }
     }
 }
 
@@ -204,6 +226,15 @@ impl Engine for RemoteEngine {
 
     fn accepts_images(&self) -> bool {
         self.line.target.accepts_images
+    }
+
+    fn pricing(&self) -> Pricing {
+        self.line.prices.pricing(&self.line.target.model)
+    }
+
+    fn estimate(&self, input: u64, output: u64) -> f64 {
+        let usage = StepUsage { input, output, ..StepUsage::default() };
+        self.line.cost(&self.line.target.model, &usage).unwrap_or_default()
     }
 
     fn step(&self, request: StepRequest) -> StepStream {

@@ -286,6 +286,7 @@ impl Driver {
                         events.extend(self.reasoning(text, std::mem::replace(&mut reasons, true)));
                     }
                     Ok(StepEvent::ToolStart { name }) => events.extend(self.tool_pending(name)),
+                    Ok(StepEvent::Usage(_)) => {}
                     Ok(StepEvent::Waiting { delay, reason }) => {
                         events.extend(self.waiting(format!("waits {:.1} s: {reason}", delay.as_secs_f32())));
                     }

@@ -7,9 +7,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use tns_server_core::engine::{StepOutcome, StepStop, StepUsage};
 use tns_server_core::message::Native;
 
+use super::PROVIDER;
 use super::event::{Delta, Event, Fields, Usage};
-use super::{PROVIDER, prices};
-use crate::prices::{Tokens, cost};
 use crate::sse::SseDecoder;
 use crate::step::reply::{MAX_CALLS, Reply};
 use crate::step::{Decoder, Events, NewId, Progress, StreamFault, framing};
@@ -86,26 +85,15 @@ impl Decoder for StreamDecoder {
             .is_some_and(|block| block.is_open && matches!(block.kind, Kind::Thinking { .. } | Kind::Whole))
     }
 
+    fn usage(&self) -> StepUsage {
+        self.answer.usage.counted()
+    }
+
     fn finish(&mut self, new_id: &mut NewId<'_>) -> Result<StepOutcome, StreamFault> {
         let mut answer = std::mem::take(&mut self.answer);
         let (stop, native) = (answer.stop(), answer.native()?);
+        let usage = answer.usage.counted();
         let model = answer.model.take().unwrap_or(answer.asked);
-        let counted = |count: Option<u64>| count.unwrap_or_default();
-        let usage = answer.usage;
-        let tokens = Tokens {
-            input: counted(usage.input_tokens)
-                .saturating_add(counted(usage.cache_creation_input_tokens))
-                .saturating_add(counted(usage.cache_read_input_tokens)),
-            cached_input: counted(usage.cache_read_input_tokens),
-            cache_written: counted(usage.cache_creation_input_tokens),
-            output: counted(usage.output_tokens),
-        };
-        let usage = StepUsage {
-            input: tokens.input,
-            cached_input: tokens.cached_input,
-            output: tokens.output,
-            cost: cost(&prices::PRICES, &model, tokens),
-        };
         Ok(StepOutcome { parts: answer.reply.into_parts(new_id)?, model, stop, usage, native })
     }
 }

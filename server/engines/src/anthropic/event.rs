@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tns_server_core::engine::StepUsage;
 
 /// An event; `kind` says which of the fields are there.
 #[derive(Debug, Deserialize)]
@@ -74,5 +75,19 @@ impl Usage {
             later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
         self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
         self.output_tokens = later.output_tokens.or(self.output_tokens);
+    }
+
+    /// Returns the tokens so far.
+    pub(super) fn counted(&self) -> StepUsage {
+        let counted = |count: Option<u64>| count.unwrap_or_default();
+        StepUsage {
+            input: counted(self.input_tokens)
+                .saturating_add(counted(self.cache_creation_input_tokens))
+                .saturating_add(counted(self.cache_read_input_tokens)),
+            cached_input: counted(self.cache_read_input_tokens),
+            cache_written: counted(self.cache_creation_input_tokens),
+            output: counted(self.output_tokens),
+            cost: None,
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tns_server_core::engine::{StepEvent, StepStop};
+use tns_server_core::engine::{Pricing, StepEvent, StepStop, StepUsage};
 
 use super::*;
 use crate::retry::Patience;
@@ -48,6 +49,32 @@ async fn a_reply_streams_and_the_key_goes_in_one_header() {
     assert_eq!(heard.matches(KEY).count(), 1);
     let body: Value = serde_json::from_str(body).unwrap();
     assert_eq!((&body["model"], &body["stream"]), (&json!("claude-opus-5-5"), &json!(true)));
+}
+
+#[tokio::test]
+async fn what_a_broken_step_used_is_told_as_far_as_the_provider_told_it() {
+    let stand_in = StandIn::start([Reply::stream(HI)]).await;
+    let engine = engine("anthropic", &stand_in.base_url(), None).await;
+    let events: Vec<_> = engine.step(hello()).collect().await;
+    let told = events.iter().find_map(|event| match event {
+        Ok(StepEvent::Usage(usage)) => Some(*usage),
+        _ => None,
+    });
+    // 2 at $4 a million.
+    assert_eq!(told, Some(StepUsage { input: 2, cost: Some(0.000_008), ..StepUsage::default() }));
+    assert!(matches!(events.last(), Some(Err(error)) if error.kind == EngineErrorKind::StreamIncomplete));
+}
+
+#[tokio::test]
+async fn a_whole_step_has_its_cost() {
+    let stand_in = StandIn::start([Reply::stream(&format!("{HI}{STOP}"))]).await;
+    let engine = engine("anthropic", &stand_in.base_url(), None).await;
+    assert_eq!((engine.pricing(), engine.estimate(1_000_000, 1_000_000)), (Pricing::Known, 24.0));
+    let events = run(&*engine, hello()).await;
+    let Some(Ok(StepEvent::Finished(outcome))) = events.last() else { panic!("{events:?}") };
+    // 2 at $4 and 1 at $20 a million.
+    let usage = StepUsage { input: 2, output: 1, cost: Some(0.000_028), ..StepUsage::default() };
+    assert_eq!(outcome.usage, usage);
 }
 
 #[tokio::test]

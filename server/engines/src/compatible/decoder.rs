@@ -65,20 +65,24 @@ impl Decoder for StreamDecoder {
         Ok(())
     }
 
+    fn usage(&self) -> StepUsage {
+        let Some(usage) = &self.answer.usage else { return StepUsage::default() };
+        StepUsage {
+            input: usage.input(),
+            cached_input: usage.cached_input(),
+            output: usage.output(),
+            ..StepUsage::default()
+        }
+    }
+
     fn finish(&mut self, new_id: &mut NewId<'_>) -> Result<StepOutcome, StreamFault> {
+        let usage = self.usage();
         let answer = std::mem::take(&mut self.answer);
-        let usage = answer.usage.unwrap_or_default();
         Ok(StepOutcome {
             stop: answer.stop(),
             parts: answer.reply.into_parts(new_id)?,
             model: if answer.model.is_empty() { answer.asked } else { answer.model },
-            usage: StepUsage {
-                input: usage.input(),
-                cached_input: usage.cached_input(),
-                output: usage.output(),
-                // Whoever serves the model sets its price, if any.
-                cost: None,
-            },
+            usage,
             native: None,
         })
     }

@@ -51,7 +51,7 @@ fn request() -> StepRequest {
 }
 
 async fn run(engine: &dyn Engine) -> Vec<Result<StepEvent, EngineError>> {
-    engine.step(request()).collect().await
+    crate::step::fixtures::run(engine, request()).await
 }
 
 async fn run_at(stand_in: &StandIn, patience: Patience) -> Vec<Result<StepEvent, EngineError>> {

@@ -2,14 +2,12 @@
 //! IO, and cut anywhere the bytes give the same events. The stream has no end mark but its own end
 //! after a finish reason.
 
-use jiff::civil::Date;
 use serde_json::value::RawValue;
 use tns_server_core::engine::{StepOutcome, StepStop, StepUsage};
 
 use super::event::{Candidate, Event, FunctionCall, Part, Usage};
 use super::name::from_wire;
 use super::native::Blocks;
-use super::prices;
 use crate::sse::SseDecoder;
 use crate::step::reply::Reply;
 use crate::step::{Decoder, Events, NewId, Progress, StreamFault, framing};
@@ -23,8 +21,6 @@ const REFUSALS: [&str; 7] =
 pub(super) struct StreamDecoder {
     sse: SseDecoder,
     answer: Answer,
-    /// The day whose prices count.
-    today: Date,
 }
 
 /// What is known of the reply so far.
@@ -43,9 +39,9 @@ struct Answer {
 }
 
 impl StreamDecoder {
-    pub(super) fn new(asked: &str, today: Date) -> Self {
+    pub(super) fn new(asked: &str) -> Self {
         let answer = Answer { asked: asked.to_owned(), ..Answer::default() };
-        Self { sse: SseDecoder::default(), answer, today }
+        Self { sse: SseDecoder::default(), answer }
     }
 }
 
@@ -79,6 +75,10 @@ impl Decoder for StreamDecoder {
         self.answer.thinks
     }
 
+    fn usage(&self) -> StepUsage {
+        self.answer.usage.counted()
+    }
+
     fn finish(&mut self, new_id: &mut NewId<'_>) -> Result<StepOutcome, StreamFault> {
         let Answer { asked, model, reply, blocks, usage, stop, .. } = std::mem::take(&mut self.answer);
         let stop = match stop.ok_or(StreamFault::Incomplete)? {
@@ -87,13 +87,7 @@ impl Decoder for StreamDecoder {
         };
         let native = blocks.into_native(&asked).map_err(|error| unreadable(&error))?;
         let model = if model.is_empty() { asked } else { model };
-        let mut usage = StepUsage {
-            input: usage.input(),
-            cached_input: usage.cached_input(),
-            output: usage.output(),
-            cost: None,
-        };
-        usage.cost = prices::cost(&model, &usage, self.today);
+        let usage = usage.counted();
         Ok(StepOutcome { parts: reply.into_parts(new_id)?, model, stop, usage, native })
     }
 }

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tns_server_core::engine::StepUsage;
 
 /// A piece of the answer, or an error in place of it.
 #[derive(Debug, Default, Deserialize)]
@@ -96,16 +97,14 @@ impl Usage {
         };
     }
 
-    pub(super) fn input(&self) -> u64 {
-        sum(self.prompt_token_count, self.tool_use_prompt_token_count)
-    }
-
-    pub(super) fn cached_input(&self) -> u64 {
-        self.cached_content_token_count.unwrap_or_default()
-    }
-
-    pub(super) fn output(&self) -> u64 {
-        sum(self.candidates_token_count, self.thoughts_token_count)
+    /// Returns the tokens so far. Caches are written unasked, and nothing is told of it.
+    pub(super) fn counted(&self) -> StepUsage {
+        StepUsage {
+            input: sum(self.prompt_token_count, self.tool_use_prompt_token_count),
+            cached_input: self.cached_content_token_count.unwrap_or_default(),
+            output: sum(self.candidates_token_count, self.thoughts_token_count),
+            ..StepUsage::default()
+        }
     }
 }
 

@@ -192,7 +192,7 @@ async fn a_step_streams_words_and_costs_nothing() {
         parts: vec![Part::Text(text.into())],
         model: MODEL.into(),
         stop: StepStop::End,
-        usage: StepUsage { input: 0, cached_input: 0, output: 0, cost: Some(0.0) },
+        usage: StepUsage { cost: Some(0.0), ..StepUsage::default() },
         native: None,
     };
     let mut expected: Vec<_> = text.split_inclusive(' ').map(|word| StepEvent::Text(word.into())).collect();

@@ -9,9 +9,6 @@ use super::thought;
 use crate::step::reply::Reply;
 use crate::step::{Decoder, Events, NewId, Progress, StreamFault};
 
-/// A model of this machine costs nothing.
-const FREE: Option<f64> = Some(0.0);
-
 /// The decoder of one reply.
 #[derive(Debug, Default)]
 pub(super) struct LineDecoder {
@@ -58,9 +55,12 @@ impl Decoder for LineDecoder {
         }
     }
 
+    fn usage(&self) -> StepUsage {
+        self.answer.usage
+    }
+
     fn finish(&mut self, new_id: &mut NewId<'_>) -> Result<StepOutcome, StreamFault> {
-        let Answer { model, reply, thinking, mut usage, stop } = std::mem::take(&mut self.answer);
-        usage.cost = FREE;
+        let Answer { model, reply, thinking, usage, stop } = std::mem::take(&mut self.answer);
         let has_calls = reply.has_calls();
         let stop = match stop.ok_or(StreamFault::Incomplete)? {
             StepStop::End if has_calls => StepStop::ToolUse,

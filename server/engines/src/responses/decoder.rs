@@ -5,8 +5,7 @@ use serde_json::value::RawValue;
 use tns_server_core::engine::{StepOutcome, StepStop, StepUsage};
 
 use super::event::{Event, Item, Response, Usage};
-use super::{native, prices};
-use crate::prices::{Tokens, cost};
+use super::native;
 use crate::sse::SseDecoder;
 use crate::step::reply::{MAX_CALLS, Reply};
 use crate::step::{Decoder, Events, NewId, Progress, StreamFault, framing};
@@ -67,26 +66,18 @@ impl Decoder for StreamDecoder {
         self.answer.reasoning.is_some()
     }
 
+    fn usage(&self) -> StepUsage {
+        self.answer.usage.counted()
+    }
+
     fn finish(&mut self, new_id: &mut NewId<'_>) -> Result<StepOutcome, StreamFault> {
         let mut answer = std::mem::take(&mut self.answer);
         answer.items.sort_by_key(|(index, _)| *index);
         let items: Vec<_> = std::mem::take(&mut answer.items).into_iter().map(|(_, item)| item).collect();
         let native = native::keep(&items, &answer.asked).map_err(unreadable)?;
         let stop = answer.stop();
-        let details = answer.usage.input_tokens_details.unwrap_or_default();
-        let tokens = Tokens {
-            input: answer.usage.input_tokens.unwrap_or_default(),
-            cached_input: details.cached_tokens.unwrap_or_default(),
-            cache_written: details.cache_write_tokens.unwrap_or_default(),
-            output: answer.usage.output_tokens.unwrap_or_default(),
-        };
+        let usage = answer.usage.counted();
         let model = answer.model.unwrap_or(answer.asked);
-        let usage = StepUsage {
-            input: tokens.input,
-            cached_input: tokens.cached_input,
-            output: tokens.output,
-            cost: cost(&prices::PRICES, &model, tokens),
-        };
         Ok(StepOutcome { parts: answer.reply.into_parts(new_id)?, model, stop, usage, native })
     }
 }

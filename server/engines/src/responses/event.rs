@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tns_server_core::engine::StepUsage;
 
 /// An event; `kind` says which of the fields are there.
 #[derive(Debug, Deserialize)]
@@ -64,6 +65,20 @@ pub(super) struct Usage {
     pub(super) input_tokens_details: Option<InputDetails>,
     /// All output, reasoning included.
     pub(super) output_tokens: Option<u64>,
+}
+
+impl Usage {
+    /// Returns the tokens so far.
+    pub(super) fn counted(&self) -> StepUsage {
+        let details = self.input_tokens_details.as_ref();
+        StepUsage {
+            input: self.input_tokens.unwrap_or_default(),
+            cached_input: details.and_then(|details| details.cached_tokens).unwrap_or_default(),
+            cache_written: details.and_then(|details| details.cache_write_tokens).unwrap_or_default(),
+            output: self.output_tokens.unwrap_or_default(),
+            cost: None,
+        }
+    }
 }
 
 /// Of the input.

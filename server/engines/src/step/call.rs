@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use tns_server_core::engine::{EngineError, EngineErrorKind, StepEvent, StepRequest};
+use tns_server_core::engine::{EngineError, EngineErrorKind, StepEvent, StepRequest, StepUsage};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{Decoder, Events, Line, Progress, StreamFault, WireRequest};
@@ -64,6 +64,8 @@ struct Reading {
     /// What was sent, for another try.
     request: WireRequest,
     tried: u32,
+    /// What was told of tokens, to tell of changes only.
+    told: StepUsage,
 }
 
 impl Call {
@@ -180,7 +182,16 @@ impl Call {
                 .and_then(|()| finish(&self.line, &mut *decoder, &mut self.events));
         }
         let first_token = Some(first_token);
-        let reading = Reading { response, decoder, first_token, ends_by: None, shown: false, request, tried };
+        let reading = Reading {
+            response,
+            decoder,
+            first_token,
+            ends_by: None,
+            shown: false,
+            request,
+            tried,
+            told: StepUsage::default(),
+        };
         self.phase = Phase::Reading(Box::new(reading));
         Ok(Progress::More)
     }
@@ -250,6 +261,7 @@ async fn read(line: &Line, reading: &mut Reading, events: &mut Events) -> Result
     let begins = |event: &StepEvent| matches!(event, StepEvent::Text(_) | StepEvent::ToolStart { .. });
     reading.shown |= events.iter().any(begins);
     let shown = reading.shown;
+    tell_usage(line, reading, events);
     let failed = |fault| {
         let retry = if matches!(fault, StreamFault::Slip(_)) && !shown { Retry::Soon } else { Retry::Never };
         Failure { error: fault_error(line, fault), retry }
@@ -267,8 +279,19 @@ async fn read(line: &Line, reading: &mut Reading, events: &mut Events) -> Result
     }
 }
 
+/// Tells what the provider told of tokens, where that is news: a step that is cut is counted as far as that.
+fn tell_usage(line: &Line, reading: &mut Reading, events: &mut Events) {
+    let usage = reading.decoder.usage();
+    if usage != reading.told {
+        reading.told = usage;
+        let cost = line.cost(&line.target.model, &usage);
+        events.push_back(StepEvent::Usage(StepUsage { cost, ..usage }));
+    }
+}
+
 fn finish(line: &Line, decoder: &mut dyn Decoder, events: &mut Events) -> Result<Progress, EngineError> {
-    let outcome = decoder.finish(&mut new_call_id).map_err(|fault| fault_error(line, fault))?;
+    let mut outcome = decoder.finish(&mut new_call_id).map_err(|fault| fault_error(line, fault))?;
+    outcome.usage.cost = line.cost(&outcome.model, &outcome.usage);
     events.push_back(StepEvent::Finished(outcome));
     Ok(Progress::Done)
 }

@@ -105,7 +105,10 @@ pub(crate) async fn engine_with(
     registry.open(&choice).await.unwrap()
 }
 
-/// Runs a step to its end.
+/// Runs a step to its end. What it tells of tokens on the way is left out: when that comes depends on how the
+/// answer is cut.
 pub(crate) async fn run(engine: &dyn Engine, step: StepRequest) -> Vec<Result<StepEvent, EngineError>> {
-    engine.step(step).collect().await
+    let mut events: Vec<_> = engine.step(step).collect().await;
+    events.retain(|event| !matches!(event, Ok(StepEvent::Usage(_))));
+    events
 }

@@ -24,7 +24,7 @@ fn step(text: &str, calls: &[&str]) -> StepOutcome {
         parts,
         model: "m".into(),
         stop: if calls.is_empty() { StepStop::End } else { StepStop::ToolUse },
-        usage: StepUsage { input: 10, cached_input: 0, output: 5, cost: Some(0.5) },
+        usage: StepUsage { input: 10, output: 5, cost: Some(0.5), ..StepUsage::default() },
         native: None,
     }
 }

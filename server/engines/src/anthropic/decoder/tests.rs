@@ -88,7 +88,7 @@ fn text_survives_every_cut_and_pings_say_nothing() {
             parts: vec![Part::Text(format!("{words} \"b\"\n"))],
             model: "claude-opus-5-5".into(),
             stop: StepStop::End,
-            usage: StepUsage { input: 1, cached_input: 0, output: 1, cost: Some(0.000_024) },
+            usage: StepUsage { input: 1, output: 1, ..StepUsage::default() },
             native: None,
         }
     );
@@ -117,10 +117,8 @@ fn all_input_is_what_was_read_written_and_neither() {
         "cache_read_input_tokens": 2000, "output_tokens": 1});
     let body = start(&first) + &text_block(0, &["a"]) + &stop("end_turn", &json!({"output_tokens": 100}));
     let usage = decode([body.as_bytes()]).unwrap().1.usage;
-    // 10 at $4, 2000 at $0.20, 1000 at $5 and 100 at $20 a million.
-    let expected = StepUsage { input: 3010, cached_input: 2000, output: 100, cost: None };
-    assert_eq!(StepUsage { cost: None, ..usage }, expected);
-    assert_eq!((usage.cost.unwrap() * 1e6).round(), 7440.0);
+    let (input, cached_input, cache_written, output) = (3010, 2000, 1000, 100);
+    assert_eq!(usage, StepUsage { input, cached_input, cache_written, output, cost: None });
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn text_and_usage_survive_every_cut() {
             parts: vec![Part::Text(format!("{words} \"b\"\n"))],
             model: "m-1".into(),
             stop: StepStop::End,
-            usage: StepUsage { input: 10, cached_input: 4, output: 2, cost: None },
+            usage: StepUsage { input: 10, cached_input: 4, output: 2, ..StepUsage::default() },
             native: None,
         }
     );

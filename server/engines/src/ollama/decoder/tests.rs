@@ -43,7 +43,7 @@ fn lines_are_read_however_they_are_divided() {
                 parts: vec![Part::Text("ab".into())],
                 model: "qwen3:4b".into(),
                 stop: StepStop::End,
-                usage: StepUsage { input: 4, cached_input: 0, output: 2, cost: Some(0.0) },
+                usage: StepUsage { input: 4, output: 2, ..StepUsage::default() },
                 native: None,
             }
         );

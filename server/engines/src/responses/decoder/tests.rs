@@ -97,16 +97,13 @@ fn text_survives_every_cut() {
     let body = created() + &said(0, &[words, " \"b\"\n"]) + &completed();
     let (events, outcome) = decode_every_cut(body.as_bytes()).unwrap();
     assert_eq!(events, [text(words), text(" \"b\"\n")]);
-    // 500 at $2, 400 at $0.10, 100 at $2.50 and 100 at $10 a million.
-    assert_eq!((outcome.usage.cost.unwrap() * 1e6).round(), 2290.0);
-    let usage = StepUsage { cost: None, ..outcome.usage };
     assert_eq!(
-        StepOutcome { usage, ..outcome },
+        outcome,
         StepOutcome {
             parts: vec![Part::Text(format!("{words} \"b\"\n"))],
             model: "gpt-6.2-sol-2026-11-12".into(),
             stop: StepStop::End,
-            usage: StepUsage { input: 1000, cached_input: 400, output: 100, cost: None },
+            usage: StepUsage { input: 1000, cached_input: 400, cache_written: 100, output: 100, cost: None },
             native: None,
         }
     );
