@@ -91,5 +91,21 @@ pub(crate) fn parse_positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Holds the most that all sessions of a server of this machine may spend a day.
+pub(crate) const DAILY_CAP: &str = "TNS_DAILY_CAP";
+/// Holds the most that each of its sessions may spend.
+pub(crate) const SESSION_CAP: &str = "TNS_SESSION_CAP";
+
+/// Most dollars that an option takes.
+const MAX_DOLLARS: f64 = 1e9;
+
+/// Reads an amount of US dollars, such as 5 or 0.25. 0 lets only free models work.
+pub(crate) fn parse_dollars(text: &str) -> Result<f64, String> {
+    let amount: Option<f64> = text.trim().parse().ok();
+    amount
+        .filter(|amount| (0.0..=MAX_DOLLARS).contains(amount))
+        .ok_or_else(|| "must be an amount of dollars, such as 5 or 0.25".into())
+}
+
 #[cfg(test)]
 mod tests;

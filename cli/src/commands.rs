@@ -10,6 +10,7 @@ mod run;
 mod schema;
 mod serve;
 mod sessions;
+mod stats;
 
 use clap::Subcommand;
 
@@ -26,6 +27,7 @@ pub(crate) enum Command {
     Sessions(sessions::Args),
     Audit(audit::Args),
     Providers(providers::Args),
+    Stats(stats::Args),
     Schema(schema::Args),
 }
 
@@ -40,6 +42,7 @@ pub(crate) fn run(command: Command, context: &Context) -> anyhow::Result<()> {
         Command::Sessions(args) => sessions::run(args, context),
         Command::Audit(args) => audit::run(args, context),
         Command::Providers(args) => providers::run(args, context),
+        Command::Stats(args) => stats::run(args, context),
         Command::Schema(args) => schema::run(args, context),
     }
 }

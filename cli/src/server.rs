@@ -17,6 +17,7 @@ use tns_server::{ExecHelper, RunningServer, Server, ServerConfig, StartError, St
 use tokio::time::Instant;
 
 use crate::Context;
+use crate::args::{DAILY_CAP, SESSION_CAP, parse_dollars};
 use crate::data_dir::DataDir;
 use crate::exit::{Exit, Stop};
 use crate::server::discovery::{Discovery, Published};
@@ -241,7 +242,27 @@ fn in_process(dir: &DataDir, launch: Launch) -> anyhow::Result<ServerConfig> {
     let root = Folder::current()?.path().to_owned();
     // A free port, and no idle time-out: it ends with its last client, not with the clock.
     let config = ServerConfig::new(dir.path().to_owned(), root, exec_helper()?);
-    Ok(ServerConfig { provider: launch.provider, model: launch.model, env: environment(), ..config })
+    Ok(ServerConfig {
+        provider: launch.provider,
+        model: launch.model,
+        env: environment(),
+        spend_daily: dollars(DAILY_CAP)?,
+        spend_session: dollars(SESSION_CAP)?,
+        ..config
+    })
+}
+
+/// Reads a spending limit of the environment; blank counts as unset.
+///
+/// # Errors
+/// [`Exit::Usage`] where it is no amount: a limit that can't be read must not be taken for none.
+pub(crate) fn dollars(variable: &str) -> Result<Option<f64>, Stop> {
+    let Some(text) = std::env::var_os(variable) else { return Ok(None) };
+    let text = text.to_string_lossy();
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    parse_dollars(&text).map(Some).map_err(|why| Stop::usage(format!("{variable} {why}")))
 }
 
 /// Returns the environment as the server takes it; what is not text can't be a setting of its.

@@ -91,9 +91,24 @@ pub(crate) async fn open(
     folder: &Folder,
     id: SessionId,
 ) -> anyhow::Result<SessionDetail> {
+    open_with(context, rest, folder, id, None).await
+}
+
+/// As [`open`], with the most that the session may spend, in US dollars, where it is new.
+///
+/// # Errors
+/// As the server's.
+pub(crate) async fn open_with(
+    context: &Context,
+    rest: &Rest,
+    folder: &Folder,
+    id: SessionId,
+    budget: Option<f64>,
+) -> anyhow::Result<SessionDetail> {
     let request = CreateSession {
         id: Some(id),
         workspace: Some(folder.as_str()?.to_owned()),
+        budget,
         ..CreateSession::default()
     };
     let session = rest.create_session(request).await.context("open the session")?;

@@ -30,6 +30,7 @@ mod schema;
 pub mod session;
 mod time;
 pub mod tool;
+pub mod usage;
 
 pub use day::{Day, InvalidDay};
 pub use envelope::{

@@ -101,7 +101,7 @@ pub struct ServerLimits {
 }
 
 /// POST `/api/sessions`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateSession {
     /// The id; absent: the server makes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,6 +115,9 @@ pub struct CreateSession {
     /// It lives in memory only, is in no list, and is gone a minute after its last client left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub temp: bool,
+    /// Most that the session may spend, in US dollars; absent: no more limit than the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
 }
 
 /// PATCH `/api/sessions/{id}`.

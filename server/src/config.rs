@@ -37,6 +37,10 @@ pub struct ServerConfig {
     pub exec_helper: ExecHelper,
     /// What a turn may use.
     pub limits: TurnLimits,
+    /// Most that all sessions may spend a day (UTC) together, in US dollars; `None`: no limit.
+    pub spend_daily: Option<f64>,
+    /// Most that each session may spend, in US dollars; `None`: no limit.
+    pub spend_session: Option<f64>,
     /// Most time a shell command may take.
     pub shell_limit: Duration,
 }
@@ -56,6 +60,8 @@ impl ServerConfig {
             unsandboxed: false,
             exec_helper,
             limits: TurnLimits::default(),
+            spend_daily: None,
+            spend_session: None,
             shell_limit: tns_server_tools::DEFAULT_SHELL_LIMIT,
         }
     }

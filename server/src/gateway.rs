@@ -26,6 +26,7 @@ use axum::middleware;
 use axum::routing::{any, delete, get, post};
 use tns_protocol::rest::ServerLimits;
 use tns_protocol::{MAX_MESSAGE_BYTES, MAX_SMALL_MESSAGE_BYTES};
+use tns_server_core::engine::Pricing;
 use tns_server_core::session::registry::Registry;
 use tns_server_core::session::{ConnectionId, SessionDeps};
 use tns_server_engines::Catalogue;
@@ -70,6 +71,8 @@ pub struct EngineLabel {
     pub model: String,
     /// Why it was chosen, in one line.
     pub reason: String,
+    /// Whether its steps can be counted in dollars.
+    pub pricing: Pricing,
 }
 
 impl Gateway {
@@ -157,6 +160,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, door: Door) -> Router {
         .route("/api/sessions/{id}/feedback", post(rest::actions::feedback))
         .route("/api/sessions/{id}/fork", post(rest::actions::copy))
         .route("/api/sessions/{id}/events", get(rest::sessions::events))
+        .route("/api/usage", get(rest::usage::usage))
         .route("/api/index", any(rest::not_offered))
         .route("/api/index/status", any(rest::not_offered))
         .route("/api/search", any(rest::not_offered))

@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tns_protocol::Timestamp;
 use tns_server_core::engine::{EngineChoice, Engines, OpenError};
 use tns_server_core::memory::MemoryStore;
 use tns_server_core::recovery;
 use tns_server_core::session::SessionDeps;
 use tns_server_core::session::hub::Hub;
+use tns_server_core::spend::{Ledger, SpendLimits};
 use tns_server_core::store::{DocumentStore, Knowledge, Store};
 use tns_server_core::tool::Tool;
-use tns_server_engines::{Catalogue, EngineConfig, EngineRegistry};
+use tns_server_engines::{Catalogue, DefaultEngine, EngineConfig, EngineRegistry};
 use tns_server_knowledge::KnowledgeEngine;
 use tns_server_tools::{SchemaCheck, ToolsConfig};
 use tokio::net::TcpListener;
@@ -31,6 +33,7 @@ use tokio::task::JoinSet;
 pub use config::{DEFAULT_PORT, ServerConfig};
 pub use gateway::EngineLabel;
 use gateway::{Acceptor, Door, Gateway};
+pub use tns_server_core::engine::Pricing;
 pub use tns_server_core::store::StoreError;
 pub use tns_server_core::turn::TurnLimits;
 pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};
@@ -142,6 +145,8 @@ impl Server {
         if ended > 0 {
             tracing::warn!(turns = ended, "turns that a crash left open were ended");
         }
+        let spend = SpendLimits { daily: config.spend_daily, session: config.spend_session };
+        let ledger = Ledger::open(parts.store.as_ref(), spend, Arc::new(Timestamp::now)).await?;
         let address = listeners[0]
             .local_addr()
             .map_err(|error| StartError::Listen(SocketAddr::new(config.bind, config.port), error))?;
@@ -164,6 +169,7 @@ impl Server {
             tools: tools.into(),
             arguments: Arc::new(SchemaCheck),
             limits: config.limits,
+            ledger,
             unsandboxed: config.unsandboxed,
             hub: Hub::default(),
             temporary,
@@ -269,7 +275,8 @@ async fn engines(
     let catalogue = Catalogue::new(engine_config.clone());
     let registry = EngineRegistry::new(engine_config);
     let chosen = registry.choose().await?;
-    let label = EngineLabel { provider: chosen.provider, model: chosen.model, reason: chosen.reason };
+    let DefaultEngine { provider, model, reason, pricing } = chosen;
+    let label = EngineLabel { provider, model, reason, pricing };
     Ok((Arc::new(registry), label, Arc::new(catalogue)))
 }
 

@@ -114,6 +114,9 @@ async fn crashed(setup: &Setup) -> (SessionRecord, Vec<ToolCall>) {
         notes: Vec::new(),
         status: MessageStatus::Complete,
         response: None,
+        usage: None,
+        provider: None,
+        counted_on: None,
     };
     let started = ToolStarted {
         call: calls[0].id.clone(),

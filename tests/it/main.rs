@@ -24,6 +24,7 @@ mod providers;
 mod rest;
 mod resume;
 mod sessions;
+mod spend;
 mod storage;
 mod stream;
 mod team;

@@ -254,6 +254,26 @@ async fn the_stand_in_refuses_a_call_without_a_result_on_every_wire() {
 }
 
 #[tokio::test]
+async fn usage_of_a_tool_turn_is_the_sum_of_its_calls_on_every_wire() {
+    for row in PROVIDERS {
+        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let first = Plan::text(&["looking "]).call("list_dir", json!({ "path": "." })).usage(8, 4);
+        bench.standin.plan([first, Plan::text(&["done"]).usage(20, 10)]);
+        let done = bench.chat("go", "done").await.pop().unwrap();
+        assert_eq!(done["usage"]["tokens"], 42, "{}: {done}", row.0);
+        let unpriced = row.0 == "openai-compatible";
+        assert_eq!(done["usage"]["unpriced"] == true, unpriced, "{}: {done}", row.0);
+        let report = bench.server.rest().usage(None, None).await.unwrap();
+        assert_eq!((report.total.steps, report.total.unpriced_steps), (2, u64::from(unpriced) * 2));
+        assert_eq!((report.total.input_tokens, report.total.output_tokens), (28, 14), "{}", row.0);
+        assert_eq!(report.models[0].provider, row.0);
+        assert!((report.total.cost - done["usage"]["cost"].as_f64().unwrap()).abs() < 1e-9, "{}", row.0);
+        assert_eq!(report.total.cost > 0.0, !["ollama", "openai-compatible"].contains(&row.0), "{}", row.0);
+        bench.end().await;
+    }
+}
+
+#[tokio::test]
 async fn a_good_turn_has_the_usual_events_on_every_wire() {
     for row in PROVIDERS {
         let mut bench = Wired::start(row, GOOD_KEY).await;

@@ -14,5 +14,6 @@ mod pty;
 mod script;
 mod serve;
 mod sharing;
+mod spend;
 mod terminal;
 mod wires;

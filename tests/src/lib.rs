@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tns_client::Rest;
 use tns_protocol::SessionId;
-use tns_server::{EngineLabel, ExecHelper, Parts, RunningServer, Server, ServerConfig, TurnLimits};
+use tns_server::{EngineLabel, ExecHelper, Parts, Pricing, RunningServer, Server, ServerConfig, TurnLimits};
 use tns_server_core::engine::{Engines, StepRequest};
 use tns_server_core::memory::MemoryStore;
 use tns_server_core::message::{Note, Part, ToolResult};
@@ -41,6 +41,8 @@ pub struct Setup {
     pub unsandboxed: bool,
     /// What a turn may use.
     pub limits: TurnLimits,
+    /// Most dollars of a day, and of a session.
+    pub spend: (Option<f64>, Option<f64>),
     /// Providers that may be named beside the default.
     pub known_providers: &'static [&'static str],
     /// What can be known of providers; none is set up by default.
@@ -58,6 +60,7 @@ impl Setup {
             workspace: Arc::new(TempDir::new().unwrap()),
             unsandboxed: true,
             limits: TurnLimits::default(),
+            spend: (None, None),
             known_providers: &["ollama"],
             catalogue: Arc::new(Catalogue::new(EngineConfig::from_env(|_| None))),
             exec_helper: PathBuf::from(exec_helper),
@@ -105,6 +108,7 @@ impl TestServer {
                 provider: provider.into(),
                 model: "script".into(),
                 reason: "a test".into(),
+                pricing: Pricing::Free,
             },
             catalogue: setup.catalogue.clone(),
         };
@@ -113,6 +117,7 @@ impl TestServer {
         let mut config = ServerConfig::new(workspace.path().into(), workspace.path().into(), helper);
         config.unsandboxed = setup.unsandboxed;
         config.limits = setup.limits.clone();
+        (config.spend_daily, config.spend_session) = setup.spend;
         let running = Server::start_with(config, parts).await.unwrap();
         Self { url: running.url().to_owned(), running: Some(running), workspace }
     }

@@ -13,6 +13,7 @@ pub mod order;
 pub mod search;
 pub mod sessions;
 pub mod stream;
+pub mod usage;
 
 use std::path::PathBuf;
 
@@ -113,6 +114,11 @@ macro_rules! store_suite {
             stream::a_page_of_the_stream_is_bounded
             stream::the_head_lies_behind_every_event
             stream::the_epoch_stays
+            usage::usage_is_summed_up_by_day_provider_and_model
+            usage::a_step_without_a_day_counts_on_the_day_it_is_stored
+            usage::absurd_counters_do_not_break_the_sums
+            usage::usage_is_not_counted_where_nothing_is_stored
+            usage::usage_of_a_deleted_session_stays_in_the_day
         }
     };
 }
@@ -181,6 +187,9 @@ fn replies(id: &str, text: impl Into<String>) -> NewEvent {
         notes: Vec::new(),
         status: MessageStatus::Complete,
         response: None,
+        usage: None,
+        provider: None,
+        counted_on: None,
     };
     NewEvent { turn: None, event: DurableEvent::AssistantMessage(message) }
 }
@@ -263,6 +272,7 @@ mod tests {
             ("search", include_str!("store_suite/search.rs")),
             ("sessions", include_str!("store_suite/sessions.rs")),
             ("stream", include_str!("store_suite/stream.rs")),
+            ("usage", include_str!("store_suite/usage.rs")),
         ] {
             let names: Vec<_> = source
                 .lines()

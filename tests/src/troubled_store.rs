@@ -1,12 +1,13 @@
 //! A store in memory with a disk's troubles: commits take their time, so that commands and reports cross, and
 //! calls fail when a test says so.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use tns_protocol::{MessageId, Seq, SessionId, Timestamp};
+use tns_protocol::{Day, MessageId, Seq, SessionId, Timestamp};
 use tns_server_core::approval::AuditRecord;
 use tns_server_core::memory::MemoryStore;
 use tns_server_core::store::{
@@ -14,6 +15,7 @@ use tns_server_core::store::{
     Score, SearchPage, SearchQuery, SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError,
     StreamPage,
 };
+use tns_server_core::usage::{Money, UsageRow};
 
 /// A store whose appends are done after a while, or fail.
 #[derive(Debug)]
@@ -187,6 +189,16 @@ impl Store for TroubledStore {
     async fn audit(&self, query: AuditQuery) -> Result<Vec<(SessionId, AuditRecord)>, StoreError> {
         self.call()?;
         self.inner.audit(query).await
+    }
+
+    async fn usage(&self, days: RangeInclusive<Day>) -> Result<Vec<UsageRow>, StoreError> {
+        self.call()?;
+        self.inner.usage(days).await
+    }
+
+    async fn session_cost(&self, session: SessionKey) -> Result<Money, StoreError> {
+        self.call()?;
+        self.inner.session_cost(session).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ use tns_protocol::rest::SessionDetail;
 use tns_protocol::{AgentId, ClientMessageId, ErrorCode, ServerMessage};
 use tokio::time::Instant;
 
-use crate::args::parse_positive_duration;
+use crate::args::{parse_dollars, parse_positive_duration};
 use crate::commands::agents;
 use crate::commands::exchange::Line;
 use crate::commands::run::asker::Asker;
@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// Stop after this time, such as 90s or 10m
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     timeout: Option<Duration>,
+    /// Spend at most so much on the new session, in US dollars
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    budget: Option<f64>,
 }
 
 /// What to do with a tool that needs approval.
@@ -107,6 +110,10 @@ fn ask(args: Args, prompt: String, context: &Context) -> anyhow::Result<()> {
         ),
         None => None,
     };
+    if args.budget.is_some() && context.globals.session.is_some() {
+        let message = "--budget is for the session that the run makes; leave --session and TNS_SESSION out";
+        return Err(Stop::usage(message).into());
+    }
     let asker = Asker::new(args.on_ask, &context.out)?;
     logging::start(context, logging::Unasked::Nothing)?;
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
@@ -167,8 +174,10 @@ async fn prepare(
         None => (workspace::fresh_id()?, true),
     };
     let rest = attached.rest()?;
-    let (session, line) =
-        tokio::join!(workspace::open(context, &rest, &folder, id), attached.connect(Reconnect::Never));
+    let (session, line) = tokio::join!(
+        workspace::open_with(context, &rest, &folder, id, args.budget),
+        attached.connect(Reconnect::Never)
+    );
     let (session, mut line) = (session?, Line::new(line?));
     workspace::note_other_workspace(context, &folder, &session);
     if let Some(level) = args.autonomy {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use tns_server::{DEFAULT_PORT, EngineLabel, ServerConfig};
+use tns_server::{DEFAULT_PORT, EngineLabel, Pricing, ServerConfig};
 
-use crate::args::parse_duration;
+use crate::args::{DAILY_CAP, SESSION_CAP, parse_dollars, parse_duration};
 use crate::data_dir::DataDir;
 use crate::exit::{Exit, Stop};
 use crate::server::Owned;
@@ -40,6 +40,12 @@ pub(crate) struct Args {
     /// Stop after this time without work and connections; 0 never stops
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
     idle_timeout: Duration,
+    /// Most that all sessions may spend a day (UTC) together, in US dollars; else TNS_DAILY_CAP
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    daily_cap: Option<f64>,
+    /// Most that each session may spend, in US dollars; else TNS_SESSION_CAP
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    session_cap: Option<f64>,
     /// Let FULL_AUTO sessions run tools where no sandbox holds them
     #[arg(long)]
     dangerously_unsandboxed: bool,
@@ -68,6 +74,8 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
         ))
         .into());
     }
+    let spend_daily = args.daily_cap.map_or_else(|| server::dollars(DAILY_CAP), |cap| Ok(Some(cap)))?;
+    let spend_session = args.session_cap.map_or_else(|| server::dollars(SESSION_CAP), |cap| Ok(Some(cap)))?;
     let roots = roots(&args.roots)?;
     logging::start(context, logging::Unasked::Warnings)?;
     let dir = DataDir::open(context.globals.data_dir.as_deref())?;
@@ -81,6 +89,8 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
         env: server::environment(),
         idle_timeout: (!args.idle_timeout.is_zero()).then_some(args.idle_timeout),
         unsandboxed: args.dangerously_unsandboxed,
+        spend_daily,
+        spend_session,
         ..ServerConfig::new(
             dir.path().to_owned(),
             Folder::current()?.path().to_owned(),
@@ -90,7 +100,7 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
     server::block_on(async {
         let mut signals = Signals::listen()?;
         let owned = Owned::start(&dir, lock, config).await?;
-        let EngineLabel { provider, model, reason } = owned.running().engine();
+        let EngineLabel { provider, model, reason, pricing } = owned.running().engine();
         let version = env!("CARGO_PKG_VERSION");
         if context.out.json {
             let pid = std::process::id();
@@ -99,6 +109,9 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
             context.out.data(&format!("tns {version} listening on {} · engine {provider}\n", owned.url()))?;
         }
         context.out.note(&format!("model {model}: {reason}"));
+        if *pricing == Pricing::Unknown {
+            context.out.warn(&unpriced(provider, model));
+        }
         context.out.note(&format!("data folder {}", dir.path().display()));
         tokio::select! {
             () = owned.running().idle() => context.out.note("stopped: nothing was asked for a while"),
@@ -107,6 +120,14 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
         owned.drain(&mut signals).await;
         Ok(())
     })
+}
+
+/// What is said once of a default model that no limit can count.
+fn unpriced(provider: &str, model: &str) -> String {
+    format!(
+        "no price is known for {provider} {model}: what it costs is not counted, and under a spending limit it is \
+         not called; price it under [prices] in the config"
+    )
 }
 
 fn roots(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {

@@ -12,7 +12,8 @@ use tns_protocol::rest::{
     AuditList, CreateSession, ErrorBody, EventList, Health, KbAddRequest, KbAddResponse, MessageList,
     SearchRequest, SearchResponse, ServerInfo, SessionDetail, SessionList,
 };
-use tns_protocol::{DocumentId, Seq, SessionId};
+use tns_protocol::usage::UsageReport;
+use tns_protocol::{Day, DocumentId, Seq, SessionId};
 
 use crate::ClientError;
 use crate::address::Address;
@@ -211,6 +212,16 @@ impl Rest {
     /// As [`Self::validate_key`].
     pub async fn provider_voices(&self, provider: &str) -> Result<VoiceList, ClientError> {
         self.get(&["api", "providers", provider, "voices"], &[]).await
+    }
+
+    /// GET `/api/usage`: what the days from `from` to `to` used; today where neither is given.
+    ///
+    /// # Errors
+    /// As [`Self::health`]; `INVALID_MESSAGE` for days in the wrong order, or too many.
+    pub async fn usage(&self, from: Option<Day>, to: Option<Day>) -> Result<UsageReport, ClientError> {
+        let days = [("from", from), ("to", to)].map(|(name, day)| Some((name, day?.to_string())));
+        let query: Vec<_> = days.iter().flatten().map(|(name, day)| (*name, day.as_str())).collect();
+        self.get(&["api", "usage"], &query).await
     }
 
     fn url_of(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {

@@ -11,12 +11,13 @@ use serde_json::{Map, Value};
 use tns_protocol::approval::{AuditDecision, AutonomyLevel, RiskClass};
 use tns_protocol::chat::{StopReason, Usage};
 use tns_protocol::{
-    AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, RequestId, Seq, SessionId, Timestamp,
+    AgentId, ClientMessageId, Day, DocumentId, ErrorCode, MessageId, RequestId, Seq, SessionId, Timestamp,
     ToolCallId,
 };
 
 use crate::agent::Agent;
 use crate::approval::{ApprovalRequest, AuditRecord, Grant};
+use crate::engine::StepUsage;
 use crate::message::{Native, Note, Part};
 use crate::tool::Args;
 
@@ -213,7 +214,7 @@ pub struct AssistantMessage {
     pub id: MessageId,
     /// Who wrote it.
     pub agent: AgentId,
-    /// Text and tool calls.
+    /// Text and tool calls; empty where a step used tokens and gave neither.
     pub parts: Vec<Part>,
     /// The model that wrote it.
     pub model: String,
@@ -229,6 +230,16 @@ pub struct AssistantMessage {
     /// The reply that it is a step of; absent in logs of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<MessageId>,
+    /// What it used; of a step that was cut, as far as its provider had told. Absent where nothing is known of a
+    /// step, as of those of older logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<StepUsage>,
+    /// Whose model wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The day on which it counts against the limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_on: Option<Day>,
 }
 
 /// How a step ended.

@@ -164,7 +164,8 @@ impl Conversation {
                     self.close(&mut open);
                     self.assistant(step.parts.clone(), step.native.clone());
                     open.extend(calls(step));
-                    if step.status == MessageStatus::Interrupted {
+                    // A step that was cut before its first word was never seen.
+                    if step.status == MessageStatus::Interrupted && !step.parts.is_empty() {
                         self.close(&mut open);
                         self.user(vec![Part::Note(Note::Text(CUT.to_owned()))]);
                     }

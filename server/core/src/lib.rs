@@ -22,9 +22,11 @@ pub mod recovery;
 pub mod scripted;
 pub mod search;
 pub mod session;
+pub mod spend;
 pub mod store;
 pub mod tool;
 pub mod turn;
+pub mod usage;
 pub mod visible;
 
 pub use history::text_of;

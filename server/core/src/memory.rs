@@ -7,11 +7,12 @@ mod search;
 mod transfer;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::future::{self, BoxFuture};
-use tns_protocol::{MessageId, Seq, SessionId, Timestamp};
+use tns_protocol::{Day, MessageId, Seq, SessionId, Timestamp};
 use uuid::Uuid;
 
 use crate::approval::AuditRecord;
@@ -21,6 +22,7 @@ use crate::store::{
     ImportedEvent, MAX_PAGE_SESSIONS, NewImport, NewSession, Place, Score, SearchPage, SearchQuery,
     SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StoredEvent, StreamPage,
 };
+use crate::usage::{Money, UsageRow};
 use document::StoredDocument;
 
 /// A store in memory.
@@ -38,6 +40,8 @@ struct Inner {
     gseq: u64,
     documents: Vec<StoredDocument>,
     document_head: u64,
+    /// What steps used; without its session where that was deleted.
+    usage: Vec<(Option<SessionKey>, UsageRow)>,
 }
 
 #[derive(Debug)]
@@ -121,9 +125,11 @@ impl Inner {
         self.gseq += append.events.len() as u64;
         let session = self.session(append.session)?;
         let mut places = Vec::with_capacity(append.events.len());
+        let mut used = Vec::new();
         for (new, gseq) in append.events.into_iter().zip(first..) {
             session.record.head_seq += 1;
             let place = Place { seq: session.record.head_seq, gseq, at };
+            used.extend(UsageRow::of(&new.event, at).map(|row| (Some(append.session), row)));
             session.events.push(StoredEvent { place, turn: new.turn, event: new.event });
             places.push(place);
         }
@@ -136,12 +142,16 @@ impl Inner {
         if !places.is_empty() {
             session.record.updated_at = at;
         }
+        self.usage.extend(used);
         Ok(Appended::Stored(places))
     }
 
     fn delete(&mut self, key: SessionKey) -> bool {
         if self.sessions.remove(&key).is_none() {
             return false;
+        }
+        for (session, _) in self.usage.iter_mut().filter(|(session, _)| *session == Some(key)) {
+            *session = None;
         }
         let collection = Collection::Session(key);
         for document in self.living(&collection) {
@@ -292,6 +302,21 @@ impl Store for MemoryStore {
 
     async fn audit(&self, query: AuditQuery) -> Result<Vec<(SessionId, AuditRecord)>, StoreError> {
         Ok(self.lock().audit(&query))
+    }
+
+    async fn usage(&self, days: RangeInclusive<Day>) -> Result<Vec<UsageRow>, StoreError> {
+        let mut sums: BTreeMap<_, UsageRow> = BTreeMap::new();
+        for (_, row) in self.lock().usage.iter().filter(|(_, row)| days.contains(&row.day)) {
+            let key = (row.day, row.provider.clone(), row.model.clone());
+            sums.entry(key).and_modify(|sum| sum.add(row)).or_insert_with(|| row.clone());
+        }
+        Ok(sums.into_values().collect())
+    }
+
+    async fn session_cost(&self, session: SessionKey) -> Result<Money, StoreError> {
+        let inner = self.lock();
+        let own = inner.usage.iter().filter(|(key, _)| *key == Some(session));
+        Ok(own.fold(Money::ZERO, |sum, (_, row)| sum.plus(row.cost)))
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -34,6 +34,8 @@ pub enum Beat {
     Pause(Duration),
     /// Wait until the test lets one waiting step go on.
     Gate(Gate),
+    /// Tell what the step used so far; the last word counts at its end.
+    Used(StepUsage),
     /// Fail.
     Fail(EngineErrorKind, String),
 }
@@ -135,12 +137,14 @@ pub fn call(tool: &str, args: Value) -> Beat {
 pub struct ScriptedEngine {
     model: String,
     script: Script,
+    pricing: Pricing,
+    estimate: f64,
 }
 
 impl ScriptedEngine {
     /// Makes an engine of this model name.
     pub fn new(model: &str, script: Script) -> Self {
-        Self { model: model.to_owned(), script }
+        Self { model: model.to_owned(), script, pricing: Pricing::Free, estimate: 0.0 }
     }
 }
 
@@ -154,7 +158,11 @@ impl Engine for ScriptedEngine {
     }
 
     fn pricing(&self) -> Pricing {
-        Pricing::Free
+        self.pricing
+    }
+
+    fn estimate(&self, _: u64, _: u64) -> f64 {
+        self.estimate
     }
 
     fn step(&self, request: StepRequest) -> StepStream {
@@ -166,8 +174,8 @@ impl Engine for ScriptedEngine {
 
 /// A step's words count as tokens, one each.
 fn play(beats: Vec<Beat>, model: String) -> BoxStream<'static, Result<StepEvent, EngineError>> {
-    let state = (VecDeque::from(beats), Vec::<Part>::new(), Some(model));
-    stream::unfold(state, |(mut beats, mut parts, mut model)| async move {
+    let state = (VecDeque::from(beats), Vec::<Part>::new(), Some(model), None);
+    stream::unfold(state, |(mut beats, mut parts, mut model, mut used)| async move {
         loop {
             let event = match beats.pop_front() {
                 Some(Beat::Pause(pause)) => {
@@ -194,14 +202,22 @@ fn play(beats: Vec<Beat>, model: String) -> BoxStream<'static, Result<StepEvent,
                     parts.push(Part::ToolCall(tool_call(&name, Map::new(), Some(problem))));
                     Ok(StepEvent::ToolStart { name })
                 }
+                Some(Beat::Used(usage)) => {
+                    used = Some(usage);
+                    Ok(StepEvent::Usage(usage))
+                }
                 Some(Beat::Fail(kind, message)) => {
                     beats.clear();
                     model = None;
                     Err(EngineError { kind, message })
                 }
-                None => Ok(StepEvent::Finished(outcome(std::mem::take(&mut parts), model.take()?))),
+                None => {
+                    let outcome = outcome(std::mem::take(&mut parts), model.take()?);
+                    let usage = used.unwrap_or(outcome.usage);
+                    Ok(StepEvent::Finished(StepOutcome { usage, ..outcome }))
+                }
             };
-            return Some((event, (beats, parts, model)));
+            return Some((event, (beats, parts, model, used)));
         }
     })
     .boxed()
@@ -228,12 +244,21 @@ pub struct ScriptedEngines {
     script: Script,
     /// Providers that may be named beside the default.
     known: Vec<String>,
+    pricing: Pricing,
+    estimate: f64,
 }
 
 impl ScriptedEngines {
     /// Makes engines that all play `script`; `known` providers may be named.
     pub fn new(script: Script, known: &[&str]) -> Self {
-        Self { script, known: known.iter().map(|name| (*name).to_owned()).collect() }
+        let known = known.iter().map(|name| (*name).to_owned()).collect();
+        Self { script, known, pricing: Pricing::Free, estimate: 0.0 }
+    }
+
+    /// Makes the engines say this of their price, and that each step is likely to cost `estimate` dollars.
+    #[must_use]
+    pub fn priced(self, pricing: Pricing, estimate: f64) -> Self {
+        Self { pricing, estimate, ..self }
     }
 }
 
@@ -247,6 +272,7 @@ impl Engines for ScriptedEngines {
             return Err(OpenError(format!("provider {provider:?} is not set up on this server")));
         }
         let model = choice.model.clone().unwrap_or_else(|| "script".to_owned());
-        Ok(Arc::new(ScriptedEngine::new(&model, self.script.clone())))
+        let (pricing, estimate) = (self.pricing, self.estimate);
+        Ok(Arc::new(ScriptedEngine { pricing, estimate, ..ScriptedEngine::new(&model, self.script.clone()) }))
     }
 }

@@ -25,6 +25,7 @@ use crate::approval::ApprovalRequest;
 use crate::engine::{EngineChoice, Engines};
 use crate::event::{Answer, Log, MessageContext, Subscriber};
 use crate::message::Part;
+use crate::spend::Ledger;
 use crate::store::{Collection, DocumentStore, Knowledge, SessionKey, Store};
 use crate::tool::{ArgumentCheck, Tool, Workspace};
 use crate::turn::TurnLimits;
@@ -54,6 +55,8 @@ pub struct SessionDeps {
     pub arguments: Arc<dyn ArgumentCheck>,
     /// What a turn may use.
     pub limits: TurnLimits,
+    /// What counts the money that is spent.
+    pub ledger: Arc<Ledger>,
     /// FULL_AUTO may be set although no sandbox holds the tools.
     pub unsandboxed: bool,
     /// What is told of all sessions at once.

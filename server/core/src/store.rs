@@ -5,17 +5,21 @@ mod import;
 mod log;
 mod search;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tns_protocol::approval::AutonomyLevel;
-use tns_protocol::{AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, Seq, SessionId, Timestamp};
+use tns_protocol::{
+    AgentId, ClientMessageId, Day, DocumentId, ErrorCode, MessageId, Seq, SessionId, Timestamp,
+};
 
 use crate::agent::Agent;
 use crate::approval::{AuditRecord, Grant};
 use crate::event::DurableEvent;
+use crate::usage::{Money, UsageRow};
 
 pub use document::{
     Collection, Document, DocumentChange, DocumentInfo, DocumentStore, Hit, Knowledge, KnowledgeError,
@@ -75,6 +79,9 @@ pub struct SessionState {
     /// Data of class SENSITIVE was read, so nothing goes to the network unasked any more.
     #[serde(default)]
     pub read_sensitive: bool,
+    /// Most that it may spend, in US dollars; `None`: no more limit than any other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
     /// Turns without an end: at most one runs, the others wait in this order.
     #[serde(default)]
     pub open_turns: Vec<OpenTurn>,
@@ -302,6 +309,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads audit records with their sessions, oldest first.
     async fn audit(&self, query: AuditQuery) -> Result<Vec<(SessionId, AuditRecord)>, StoreError>;
+
+    /// Sums up what was used on these days over all sessions, erased ones included: by day, provider and model,
+    /// in this order. What a step used is added when the step is stored ([`UsageRow::of`]).
+    async fn usage(&self, days: RangeInclusive<Day>) -> Result<Vec<UsageRow>, StoreError>;
+
+    /// Returns what a session's steps have cost, on all days.
+    async fn session_cost(&self, session: SessionKey) -> Result<Money, StoreError>;
 
     /// Whether the store can be read and written.
     async fn check(&self) -> Result<(), StoreError>;

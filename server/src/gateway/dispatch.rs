@@ -126,8 +126,8 @@ impl Dispatcher {
                 let message = format!("the server has {MAX_ACTIVE_SESSIONS} sessions open; close some first");
                 return Err((ErrorCode::Limit, message));
             }
-            let start =
-                SessionStart { title: None, workspace: self.gateway.roots[0].clone(), temporary: false };
+            let workspace = self.gateway.roots[0].clone();
+            let start = SessionStart { title: None, workspace, temporary: false, budget: None };
             registry.find_or_create(LOCAL_PRINCIPAL, id, &start).await.map(|(handle, _)| Some(handle))
         } else {
             registry.find(LOCAL_PRINCIPAL, id).await

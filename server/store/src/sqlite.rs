@@ -13,10 +13,12 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod usage;
 mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,13 +27,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _};
-use tns_protocol::{MessageId, Seq, SessionId, Timestamp};
+use tns_protocol::{Day, MessageId, Seq, SessionId, Timestamp};
 use tns_server_core::approval::AuditRecord;
 use tns_server_core::store::{
     Append, Appended, AuditQuery, Collection, DocumentChange, DocumentInfo, DocumentStore, EventPage,
     EventQuery, ImportKey, ImportedEvent, NewImport, NewSession, Score, SearchPage, SearchQuery,
     SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StreamPage,
 };
+use tns_server_core::usage::{Money, UsageRow};
 use uuid::Uuid;
 
 use append::AppendEvents;
@@ -293,6 +296,14 @@ impl Store for SqliteStore {
 
     async fn audit(&self, query: AuditQuery) -> Result<Vec<(SessionId, AuditRecord)>, StoreError> {
         self.readers.read(move |connection| log::audit(connection, &query)).await
+    }
+
+    async fn usage(&self, days: RangeInclusive<Day>) -> Result<Vec<UsageRow>, StoreError> {
+        self.readers.read(move |connection| usage::days(connection, &days)).await
+    }
+
+    async fn session_cost(&self, session: SessionKey) -> Result<Money, StoreError> {
+        self.readers.read(move |connection| usage::of_session(connection, session)).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -58,6 +58,9 @@ fn step(agent: &str, parts: Vec<Part>, status: MessageStatus) -> DurableEvent {
         notes: Vec::new(),
         status,
         response: None,
+        usage: None,
+        provider: None,
+        counted_on: None,
     })
 }
 

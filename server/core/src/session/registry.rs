@@ -77,7 +77,7 @@ pub(crate) struct Ends {
 }
 
 /// What a new session begins with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SessionStart {
     /// Its title.
     pub title: Option<String>,
@@ -85,6 +85,8 @@ pub struct SessionStart {
     pub workspace: PathBuf,
     /// It lives in memory only, is in no list, and is gone a minute after its last client left.
     pub temporary: bool,
+    /// Most that it may spend, in US dollars.
+    pub budget: Option<f64>,
 }
 
 /// A session could not be found, made or loaded.
@@ -161,7 +163,7 @@ impl Registry {
         if let Some(record) = self.deps.store.find_session(principal, id).await? {
             return Ok((self.launch(&mut place, record, Lifetime::Kept), false));
         }
-        let state = self.first_state(&start.workspace).await?;
+        let state = SessionState { budget: start.budget, ..self.first_state(&start.workspace).await? };
         let new = NewSession {
             principal: principal.to_owned(),
             id: id.clone(),

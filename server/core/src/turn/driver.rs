@@ -7,23 +7,27 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use tns_protocol::{MessageId, Seq, ToolCallId};
+use tns_protocol::{Day, MessageId, Seq, ToolCallId};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::calls::{self, Approved, CallContext};
-use super::state::{Decided, FinishedCall, TurnEffect, TurnEnd, TurnInput, TurnState, not_run};
+use super::state::{Decided, FinishedCall, Partial, TurnEffect, TurnEnd, TurnInput, TurnState, not_run};
 use crate::agent::Agent;
-use crate::engine::{Engine, EngineError, EngineErrorKind, StepEvent, StepOutcome, StepRequest};
+use crate::engine::{
+    Engine, EngineError, EngineErrorKind, Pricing, StepEvent, StepOutcome, StepRequest, StepUsage,
+};
 use crate::event::{AssistantMessage, DurableEvent, LiveEvent, MessageStatus, ToolFinished, UserMessage};
 use crate::history::{self, Conversation, text_of, user_parts};
 use crate::message::{Note, Part, Passage, ToolCall};
 use crate::session::client_tools::ProxyTool;
 use crate::session::port::Outgoing;
 use crate::session::{SessionDeps, SessionIdentity};
-use crate::store::KnowledgeQuery;
+use crate::spend::{SessionSpend, StepToCome};
+use crate::store::{KnowledgeQuery, StoreError};
 use crate::tool::{Tool, ToolSpec};
+use crate::usage::Money;
 
 /// Most pieces of a reply that are reported together.
 const MAX_BATCH: usize = 512;
@@ -48,6 +52,8 @@ pub(crate) struct TurnTask {
     pub(crate) head_seq: Seq,
     /// Turns whose messages the model must not see yet.
     pub(crate) waiting: Vec<MessageId>,
+    /// Most that the session may spend, in dollars.
+    pub(crate) budget: Option<f64>,
     pub(crate) context: CallContext,
 }
 
@@ -70,6 +76,9 @@ struct Driver {
     of_task: HashMap<tokio::task::Id, ToolCall>,
     approved: HashMap<ToolCallId, Box<Approved>>,
     stops: HashMap<ToolCallId, CancellationToken>,
+    spend: SessionSpend,
+    /// The day on which the last step counts.
+    counted_on: Option<Day>,
 }
 
 impl TurnTask {
@@ -94,9 +103,8 @@ impl TurnTask {
         // What comes while the history is read belongs to a later turn.
         let before = Some(self.head_seq + 1);
         let store = self.deps.store.as_ref();
-        let rows = history::load(store, self.identity.key, history::CONVERSATION, before)
-            .await
-            .map_err(|error| TurnEnd::Failed { code: error.code(), message: error.to_string() })?;
+        let rows =
+            history::load(store, self.identity.key, history::CONVERSATION, before).await.map_err(failed)?;
         let engine = match &self.engine {
             Some(engine) => engine.clone(),
             None => {
@@ -107,6 +115,7 @@ impl TurnTask {
                 engine
             }
         };
+        let spend = self.spend().await?;
         let notes = self.notes().await;
         let mut left_out = self.waiting.clone();
         left_out.push(self.message.id.clone());
@@ -121,8 +130,19 @@ impl TurnTask {
             of_task: HashMap::new(),
             approved: HashMap::new(),
             stops: HashMap::new(),
+            spend,
+            counted_on: None,
             task: self,
         })
+    }
+
+    /// What the session has spent, where a limit asks for it.
+    async fn spend(&self) -> Result<SessionSpend, TurnEnd> {
+        let mut spend = SessionSpend { budget: self.budget, ..SessionSpend::default() };
+        if spend.budget.is_some() || self.deps.ledger.limits().session.is_some() {
+            spend.spent = self.deps.store.session_cost(self.identity.key).await.map_err(failed)?;
+        }
+        Ok(spend)
     }
 
     /// The best passages for the message. A knowledge base that fails costs the passages, not the reply.
@@ -152,6 +172,10 @@ impl TurnTask {
         }
         if passages.is_empty() { Vec::new() } else { vec![Note::Knowledge(passages)] }
     }
+}
+
+fn failed(error: StoreError) -> TurnEnd {
+    TurnEnd::Failed { code: error.code(), message: error.to_string() }
 }
 
 /// Says where a hit stands: `notes.md:12`, or the document's id.
@@ -218,7 +242,7 @@ impl Driver {
             biased;
             () = self.task.context.cancel.cancelled(), if !*cancelled => {
                 *cancelled = true;
-                return Some(TurnInput::Cancel { partial: String::new() });
+                return Some(TurnInput::Cancel { partial: Partial::default() });
             }
             ended = self.calls.join_next_with_id() => ended?,
         };
@@ -251,6 +275,7 @@ impl Driver {
         }
     }
 
+    /// Calls the model, unless a spending limit is reached.
     async fn call_model(&mut self, tools: bool) -> TurnInput {
         let request = StepRequest {
             system: self.task.agent.system.clone(),
@@ -260,19 +285,47 @@ impl Driver {
             max_output_tokens: None,
             temperature: None,
         };
+        let step = StepToCome { engine: self.engine.as_ref(), request: &request, session: self.spend };
+        let hold = match self.task.deps.ledger.admit(step) {
+            Ok(hold) => hold,
+            Err(refusal) => {
+                tracing::warn!(session = %self.task.identity.id, %refusal, "a model was not called");
+                return TurnInput::SpendCap { message: refusal.to_string() };
+            }
+        };
+        let input = self.run_step(request).await;
+        let used = match &input {
+            TurnInput::StepFinished(outcome) => Some(&outcome.usage),
+            TurnInput::StepFailed { partial, .. } | TurnInput::Cancel { partial } => partial.usage.as_ref(),
+            TurnInput::Begin
+            | TurnInput::SpendCap { .. }
+            | TurnInput::Decided { .. }
+            | TurnInput::ToolFinished(_) => None,
+        };
+        if let Some(used) = used {
+            self.counted_on = Some(hold.settle(used));
+            self.spend.spent = self.spend.spent.plus(Money::of_step(used));
+        }
+        input
+    }
+
+    async fn run_step(&mut self, request: StepRequest) -> TurnInput {
         let mut stream = self.engine.step(request).ready_chunks(MAX_BATCH);
         let mut shown = String::new();
         let mut reasons = false;
+        let mut told = None;
         loop {
             let chunk = tokio::select! {
                 biased;
-                () = self.task.context.cancel.cancelled() => return TurnInput::Cancel { partial: shown },
+                () = self.task.context.cancel.cancelled() => {
+                    return TurnInput::Cancel { partial: self.partial(shown, told) };
+                }
                 chunk = stream.next() => chunk,
             };
             let Some(chunk) = chunk else {
                 let message = "the reply ended before its end mark; ask again".to_owned();
                 let error = EngineError { kind: EngineErrorKind::StreamIncomplete, message };
-                return TurnInput::StepFailed { partial: shown, error };
+                return TurnInput::StepFailed { partial: self.partial(shown, told), error };
             };
             let mut events = Vec::with_capacity(chunk.len());
             let mut last = None;
@@ -285,14 +338,14 @@ impl Driver {
                     Ok(StepEvent::Reasoning(text)) => {
                         events.extend(self.reasoning(text, std::mem::replace(&mut reasons, true)));
                     }
+                    Ok(StepEvent::Usage(usage)) => told = Some(usage),
                     Ok(StepEvent::ToolStart { name }) => events.extend(self.tool_pending(name)),
-                    Ok(StepEvent::Usage(_)) => {}
                     Ok(StepEvent::Waiting { delay, reason }) => {
                         events.extend(self.waiting(format!("waits {:.1} s: {reason}", delay.as_secs_f32())));
                     }
                     Ok(StepEvent::Finished(outcome)) => last = Some(TurnInput::StepFinished(outcome)),
                     Err(error) => {
-                        let partial = std::mem::take(&mut shown);
+                        let partial = self.partial(std::mem::take(&mut shown), told);
                         if error.kind.is_fatal() {
                             self.task.context.port.engine(self.task.agent.id.clone(), None).await;
                         }
@@ -332,6 +385,14 @@ impl Driver {
         [self.thinking(text.clone()), Outgoing::Live(LiveEvent::Notice { agent, text })]
     }
 
+    /// Returns what is left of a step that was cut. One that has begun to answer has used something, though
+    /// nobody told what.
+    fn partial(&self, text: String, told: Option<StepUsage>) -> Partial {
+        let cost = (self.engine.pricing() == Pricing::Free).then_some(0.0);
+        let begun = (!text.is_empty()).then_some(StepUsage { cost, ..StepUsage::default() });
+        Partial { text, usage: told.or(begun) }
+    }
+
     fn thinking(&self, detail: String) -> Outgoing {
         let agent = self.task.agent.clone();
         Outgoing::Live(LiveEvent::AgentState { agent, thinking: true, detail: Some(detail) })
@@ -355,12 +416,14 @@ impl Driver {
 
     fn store_step(&mut self, step: StepOutcome) -> Outgoing {
         self.conversation.assistant(step.parts.clone(), step.native.clone());
-        self.assistant_message(step.parts, step.model, step.native, MessageStatus::Complete)
+        let usage = Some(step.usage);
+        self.assistant_message(step.parts, step.model, step.native, MessageStatus::Complete, usage)
     }
 
-    fn store_partial(&mut self, text: String) -> Outgoing {
+    fn store_partial(&mut self, partial: Partial) -> Outgoing {
         let model = self.engine.model().to_owned();
-        self.assistant_message(vec![Part::Text(text)], model, None, MessageStatus::Interrupted)
+        let parts = if partial.text.is_empty() { Vec::new() } else { vec![Part::Text(partial.text)] };
+        self.assistant_message(parts, model, None, MessageStatus::Interrupted, partial.usage)
     }
 
     fn assistant_message(
@@ -369,6 +432,7 @@ impl Driver {
         model: String,
         native: Option<crate::message::Native>,
         status: MessageStatus,
+        usage: Option<StepUsage>,
     ) -> Outgoing {
         let notes = std::mem::take(&mut self.notes);
         let agent = self.task.agent.id.clone();
@@ -382,6 +446,9 @@ impl Driver {
             notes,
             status,
             response: Some(self.task.response.clone()),
+            usage,
+            provider: Some(self.engine.provider().to_owned()),
+            counted_on: self.counted_on,
         }))
     }
 

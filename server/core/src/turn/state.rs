@@ -9,7 +9,7 @@ use tns_protocol::approval::RiskClass;
 use tns_protocol::chat::{StopReason, Usage};
 
 use super::calls::CANCELLED;
-use crate::engine::{EngineError, StepOutcome, StepStop};
+use crate::engine::{EngineError, StepOutcome, StepStop, StepUsage};
 use crate::message::{Part, ToolCall, ToolResult};
 
 /// Most tool calls of one step; the rest are answered with an error.
@@ -25,12 +25,17 @@ pub enum TurnInput {
     Begin,
     /// A model call ended.
     StepFinished(StepOutcome),
-    /// A model call failed after it had shown `partial`.
+    /// A model call failed.
     StepFailed {
-        /// What was shown.
-        partial: String,
+        /// What was left of it.
+        partial: Partial,
         /// Why.
         error: EngineError,
+    },
+    /// A spending limit is reached: the model was not called.
+    SpendCap {
+        /// One line for people.
+        message: String,
     },
     /// A call was decided.
     Decided {
@@ -41,11 +46,26 @@ pub enum TurnInput {
     },
     /// A call ended.
     ToolFinished(FinishedCall),
-    /// The turn was cancelled after the running model call had shown `partial`.
+    /// The turn was cancelled.
     Cancel {
-        /// What was shown.
-        partial: String,
+        /// What was left of the running model call.
+        partial: Partial,
     },
+}
+
+/// What is left of a model call that was cut.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Partial {
+    /// What was shown.
+    pub text: String,
+    /// What it used, as far as its provider had told; without a cost where nothing was told of it.
+    pub usage: Option<StepUsage>,
+}
+
+impl Partial {
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.usage.is_none()
+    }
 }
 
 /// How a call was decided.
@@ -86,8 +106,8 @@ pub enum TurnEffect {
     },
     /// Store a step and show it to the model from now on.
     StoreStep(StepOutcome),
-    /// Store what was shown of a step that was cut.
-    StorePartial(String),
+    /// Store what is left of a step that was cut.
+    StorePartial(Partial),
     /// Find out whether a call may run.
     Decide(ToolCall),
     /// Run a call.
@@ -159,6 +179,8 @@ pub struct TurnState {
     rounds: u32,
     used: u32,
     usage: Usage,
+    /// Something was said, so the turn has an answer of a kind.
+    has_text: bool,
     mode: Mode,
     slots: VecDeque<Slot>,
 }
@@ -170,6 +192,7 @@ impl TurnState {
             rounds: rounds.max(1),
             used: 0,
             usage: Usage::default(),
+            has_text: false,
             mode: Mode::Ended,
             slots: VecDeque::new(),
         }
@@ -182,6 +205,7 @@ impl TurnState {
             TurnInput::Begin => self.call_model(&mut effects),
             TurnInput::StepFinished(outcome) => self.step_finished(outcome, &mut effects),
             TurnInput::StepFailed { partial, error } => self.step_failed(partial, error, &mut effects),
+            TurnInput::SpendCap { message } => self.spend_cap(message, &mut effects),
             TurnInput::Decided { call, decided } => self.decided(&call, decided, &mut effects),
             TurnInput::ToolFinished(finished) => self.tool_finished(finished, &mut effects),
             TurnInput::Cancel { partial } => self.cancel(partial, &mut effects),
@@ -198,11 +222,7 @@ impl TurnState {
 
     fn step_finished(&mut self, mut outcome: StepOutcome, effects: &mut Vec<TurnEffect>) {
         let Mode::Model { tools } = self.mode else { return };
-        // A provider may count anything.
-        let tokens = outcome.usage.input.saturating_add(outcome.usage.output);
-        self.usage.tokens = self.usage.tokens.saturating_add(tokens);
-        self.usage.cost += outcome.usage.cost.unwrap_or_default();
-        self.usage.unpriced |= outcome.usage.cost.is_none();
+        self.count(&outcome.usage);
         if !tools {
             // Nothing was on offer: a call all the same has no tool, and must not stay without a result.
             let before = outcome.parts.len();
@@ -221,7 +241,9 @@ impl TurnState {
             .collect();
         let stop = outcome.stop;
         let has_text = outcome.parts.iter().any(|part| matches!(part, Part::Text(_)));
-        if !outcome.parts.is_empty() {
+        self.has_text |= has_text;
+        // What was used is kept with the step, though it said nothing.
+        if !outcome.parts.is_empty() || outcome.usage.input > 0 || outcome.usage.output > 0 {
             effects.push(TurnEffect::StoreStep(outcome));
         }
         if !calls.is_empty() {
@@ -241,11 +263,36 @@ impl TurnState {
         self.end(end, effects);
     }
 
-    fn step_failed(&mut self, partial: String, error: EngineError, effects: &mut Vec<TurnEffect>) {
-        let Mode::Model { .. } = self.mode else { return };
+    fn count(&mut self, step: &StepUsage) {
+        // A provider may count anything.
+        let tokens = step.input.saturating_add(step.output);
+        self.usage.tokens = self.usage.tokens.saturating_add(tokens);
+        self.usage.cost += step.cost.unwrap_or_default();
+        self.usage.unpriced |= step.cost.is_none();
+    }
+
+    fn cut(&mut self, partial: Partial, effects: &mut Vec<TurnEffect>) {
+        if let Some(usage) = &partial.usage {
+            self.count(usage);
+        }
         if !partial.is_empty() {
             effects.push(TurnEffect::StorePartial(partial));
         }
+    }
+
+    fn spend_cap(&mut self, message: String, effects: &mut Vec<TurnEffect>) {
+        let Mode::Model { .. } = self.mode else { return };
+        let end = if self.has_text {
+            TurnEnd::Done { usage: self.usage, stop: StopReason::SpendCap }
+        } else {
+            TurnEnd::Failed { code: ErrorCode::SpendCap, message }
+        };
+        self.end(end, effects);
+    }
+
+    fn step_failed(&mut self, partial: Partial, error: EngineError, effects: &mut Vec<TurnEffect>) {
+        let Mode::Model { .. } = self.mode else { return };
+        self.cut(partial, effects);
         self.end(TurnEnd::Failed { code: error.kind.code(), message: error.message }, effects);
     }
 
@@ -272,11 +319,11 @@ impl TurnState {
         self.advance(effects);
     }
 
-    fn cancel(&mut self, partial: String, effects: &mut Vec<TurnEffect>) {
+    fn cancel(&mut self, partial: Partial, effects: &mut Vec<TurnEffect>) {
         match self.mode {
             Mode::Ended | Mode::Stopping => return,
-            Mode::Model { .. } if !partial.is_empty() => effects.push(TurnEffect::StorePartial(partial)),
-            Mode::Model { .. } | Mode::Tools => {}
+            Mode::Model { .. } => self.cut(partial, effects),
+            Mode::Tools => {}
         }
         self.mode = Mode::Stopping;
         for slot in &mut self.slots {

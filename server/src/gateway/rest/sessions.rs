@@ -55,11 +55,14 @@ pub(in crate::gateway) async fn create(
         None => new_session_id()?,
     };
     let title = checked_title(request.title).map_err(ApiError::invalid)?;
+    if request.budget.is_some_and(|budget| !budget.is_finite() || budget < 0.0) {
+        return Err(ApiError::invalid("budget must be an amount of dollars, 0 or more"));
+    }
     let workspace = match request.workspace {
         Some(folder) => folder_of(PathBuf::from(folder)).await?,
         None => gateway.roots[0].clone(),
     };
-    let start = SessionStart { title, workspace, temporary: request.temp };
+    let start = SessionStart { title, workspace, temporary: request.temp, budget: request.budget };
     let (handle, made) = gateway.registry.find_or_create(LOCAL_PRINCIPAL, &id, &start).await?;
     let code = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((code, Json(detail(&handle).await?)))
@@ -238,6 +241,7 @@ pub(in crate::gateway) async fn messages(
 fn stored_message(row: &StoredEvent) -> Option<StoredMessage> {
     let (role, agent_id, content, tool, failed) = match &row.event {
         DurableEvent::UserMessage(message) => (MessageRole::User, None, text_of(&message.parts), None, false),
+        DurableEvent::AssistantMessage(step) if step.parts.is_empty() => return None,
         DurableEvent::AssistantMessage(step) => {
             let cut = step.status == MessageStatus::Interrupted;
             (MessageRole::Assistant, Some(step.agent.to_string()), text_of(&step.parts), None, cut)

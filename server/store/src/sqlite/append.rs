@@ -6,12 +6,13 @@ use tns_protocol::{ClientMessageId, MessageId, Seq, Timestamp};
 use tns_server_core::approval::AuditRecord;
 use tns_server_core::event::{BODY_VERSION, DurableEvent};
 use tns_server_core::store::{Append, Appended, Condition, Place, SessionKey, StoreError};
+use tns_server_core::usage::UsageRow;
 
 use super::error::{Fault, failed};
 use super::search::{Change, terms_of};
 use super::session::{self, EncodedState};
 use super::writer::{Work, Write};
-use super::{document, signed, unsigned};
+use super::{document, signed, unsigned, usage};
 
 /// Appends to a log.
 pub(super) struct AppendEvents {
@@ -30,6 +31,8 @@ pub(super) struct EncodedEvent {
     pub(super) decided: Option<Decided>,
     pub(super) body: String,
     terms: Option<String>,
+    /// What a step adds to the sums. A copy of it adds nothing.
+    usage: Option<UsageRow>,
 }
 
 /// What audit records are searched by.
@@ -113,6 +116,9 @@ impl Work for AppendEvents {
             if let Some(terms) = &event.terms {
                 write.search.push(Change::message(place.gseq, &session.principal, terms));
             }
+            if let Some(row) = &event.usage {
+                usage::add(write.connection, self.session, row)?;
+            }
             places.push(place);
         }
         if let Some(last) = places.last() {
@@ -153,6 +159,7 @@ impl EncodedEvent {
             decided,
             body,
             terms: None,
+            usage: UsageRow::of(event, Timestamp::now()),
         })
     }
 }

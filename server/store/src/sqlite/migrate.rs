@@ -10,8 +10,9 @@ use super::error::{Fault, failed};
 use super::search;
 
 /// The steps; the number of steps done is kept in the file's `user_version`.
-const MIGRATIONS: [Step; 2] = [
+const MIGRATIONS: [Step; 3] = [
     Step { sql: include_str!("../migrations/0001_first.sql"), then: None },
+    Step { sql: include_str!("../migrations/0002_usage.sql"), then: None },
     Step { sql: include_str!("../migrations/0003_history.sql"), then: Some(search::add_titles) },
 ];
 

@@ -6,6 +6,7 @@ mod filling;
 mod opening;
 mod pressure;
 mod trouble;
+mod usage;
 
 use std::path::{Path, PathBuf};
 
@@ -106,6 +107,9 @@ fn replies(text: &str) -> NewEvent {
         notes: vec![],
         status: MessageStatus::Complete,
         response: None,
+        usage: None,
+        provider: None,
+        counted_on: None,
     };
     NewEvent { turn: Some(MessageId::parse("m-1").unwrap()), event: DurableEvent::AssistantMessage(message) }
 }

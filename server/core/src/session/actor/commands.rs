@@ -11,7 +11,7 @@ use super::{Actor, answer_event, reply, turns::OpenedAgent};
 use crate::agent::{Agent, MAX_AGENTS, NewAgent};
 use crate::approval::broker::Settled;
 use crate::approval::{ApprovalRequest, AuditRecord};
-use crate::engine::{Engine, OpenError};
+use crate::engine::{Engine, OpenError, Pricing};
 use crate::event::{Answer, ApprovalResolved, DurableEvent, LiveEvent, Refusal, TeamUpdated};
 use crate::session::client_tools::ClientToolDef;
 use crate::session::port::Outgoing;
@@ -20,6 +20,10 @@ use crate::session::{
     SessionSnapshot, SubscriberRef,
 };
 use crate::store::{Collection, Condition, KnowledgeQuery, NewDocument, SessionState};
+
+/// What is said of an agent whose model has no price.
+const UNPRICED: &str =
+    "no price is known for this model, so its cost is not counted; price it under [prices] in the config";
 
 impl Actor {
     pub(super) async fn on_command(&mut self, command: SessionCommand) {
@@ -147,7 +151,8 @@ impl Actor {
         }
         agent.goal = change.goal.or(agent.goal.take());
         let idle = self.running.as_ref().is_none_or(|running| running.agent.id != change.id);
-        let state = LiveEvent::AgentState { agent: agent.clone().into(), thinking: !idle, detail: None };
+        let detail = engine.as_ref().and_then(|engine| self.unpriced(engine.as_ref()));
+        let state = LiveEvent::AgentState { agent: agent.clone().into(), thinking: !idle, detail };
         let events = vec![Outgoing::Live(state), self.team_updated(&next)];
         match self.commit(None, events, Some(next), None).await {
             Ok(_) => {
@@ -169,7 +174,8 @@ impl Actor {
         let mut next = self.state.clone();
         next.agents.push(agent.clone());
         let id = agent.id.clone();
-        let idle = LiveEvent::AgentState { agent: agent.into(), thinking: false, detail: None };
+        let detail = self.unpriced(engine.as_ref());
+        let idle = LiveEvent::AgentState { agent: agent.into(), thinking: false, detail };
         let events = vec![Outgoing::Live(idle), self.team_updated(&next)];
         match self.commit(None, events, Some(next), None).await {
             Ok(_) => {
@@ -209,6 +215,16 @@ impl Actor {
     fn refuse_no_agent(&self, agent: &AgentId, to: ReplyTo, request: &'static str) {
         let message = format!("no agent {agent} in this session");
         self.refuse(to, request, ErrorCode::AgentNotFound, message);
+    }
+
+    /// Says that a model which was just chosen has no price.
+    fn unpriced(&self, engine: &dyn Engine) -> Option<String> {
+        if engine.pricing() != Pricing::Unknown {
+            return None;
+        }
+        let (provider, model) = (engine.provider(), engine.model());
+        tracing::warn!(session = %self.identity.id, provider, model, "an agent's model has no known price");
+        Some(UNPRICED.to_owned())
     }
 
     pub(super) fn team_updated(&self, next: &SessionState) -> Outgoing {

@@ -216,6 +216,7 @@ impl Actor {
             team: self.state.agents.clone(),
             engine: self.engines.get(&agent.id).cloned(),
             head_seq: self.head_seq,
+            budget: self.state.budget,
             waiting: self
                 .state
                 .open_turns

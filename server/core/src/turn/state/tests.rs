@@ -29,6 +29,10 @@ fn step(text: &str, calls: &[&str]) -> StepOutcome {
     }
 }
 
+fn partial(text: &str) -> Partial {
+    Partial { text: text.into(), usage: None }
+}
+
 fn finished(name: &str) -> FinishedCall {
     FinishedCall { ran: true, ..not_run(&call(name), "out".into()) }
 }
@@ -142,8 +146,8 @@ fn the_last_allowed_call_is_made_without_tools() {
 fn cancel_keeps_what_was_shown() {
     let mut state = begun(50);
     assert_eq!(
-        state.next(TurnInput::Cancel { partial: "hal".into() }),
-        [TurnEffect::StorePartial("hal".into()), TurnEffect::End(TurnEnd::Interrupted { usage: usage(0) })]
+        state.next(TurnInput::Cancel { partial: partial("hal") }),
+        [TurnEffect::StorePartial(partial("hal")), TurnEffect::End(TurnEnd::Interrupted { usage: usage(0) })]
     );
     assert_eq!(state.next(TurnInput::StepFinished(step("late", &[]))), []);
 }
@@ -153,7 +157,10 @@ fn cancel_answers_every_call_and_waits_for_those_that_run() {
     let mut state = begun(50);
     state.next(TurnInput::StepFinished(step("", &["a", "b"])));
     decide(&mut state, "a", run(RiskClass::Exec));
-    assert_eq!(state.next(TurnInput::Cancel { partial: String::new() }), [TurnEffect::StopTool(id("a"))]);
+    assert_eq!(
+        state.next(TurnInput::Cancel { partial: Partial::default() }),
+        [TurnEffect::StopTool(id("a"))]
+    );
     assert_eq!(decide(&mut state, "b", run(RiskClass::Exec)), []);
     assert_eq!(
         state.next(TurnInput::ToolFinished(finished("a"))),
@@ -170,9 +177,9 @@ fn a_failed_step_ends_the_turn_with_the_engines_code() {
     let mut state = begun(50);
     let error = EngineError { kind: EngineErrorKind::StreamIncomplete, message: "cut".into() };
     assert_eq!(
-        state.next(TurnInput::StepFailed { partial: "Mor".into(), error }),
+        state.next(TurnInput::StepFailed { partial: partial("Mor"), error }),
         [
-            TurnEffect::StorePartial("Mor".into()),
+            TurnEffect::StorePartial(partial("Mor")),
             TurnEffect::End(TurnEnd::Failed { code: ErrorCode::StreamIncomplete, message: "cut".into() }),
         ]
     );
@@ -211,7 +218,7 @@ proptest! {
                 2 => decide(&mut state, names[which], Decided::Refused { reason: "no".into() }),
                 3 => state.next(TurnInput::ToolFinished(finished(names[which]))),
                 4 => state.next(TurnInput::StepFinished(step("end", &[]))),
-                _ => state.next(TurnInput::Cancel { partial: "p".into() }),
+                _ => state.next(TurnInput::Cancel { partial: partial("p") }),
             });
         }
         let ends = effects.iter().filter(|effect| matches!(effect, TurnEffect::End(_))).count();
@@ -236,4 +243,49 @@ proptest! {
             prop_assert_eq!(stored.len() % 3, 0);
         }
     }
+}
+
+#[test]
+fn a_spending_limit_before_the_first_step_is_an_error() {
+    let mut state = begun(50);
+    assert_eq!(
+        state.next(TurnInput::SpendCap { message: "enough".into() }),
+        [TurnEffect::End(TurnEnd::Failed { code: ErrorCode::SpendCap, message: "enough".into() })]
+    );
+}
+
+#[test]
+fn a_spending_limit_after_words_ends_the_turn_with_its_reason() {
+    for (words, end) in [
+        ("so far", TurnEnd::Done { usage: usage(1), stop: StopReason::SpendCap }),
+        ("", TurnEnd::Failed { code: ErrorCode::SpendCap, message: "enough".into() }),
+    ] {
+        let mut state = begun(50);
+        state.next(TurnInput::StepFinished(step(words, &["a"])));
+        decide(&mut state, "a", Decided::Refused { reason: "no".into() });
+        let effects = state.next(TurnInput::SpendCap { message: "enough".into() });
+        assert_eq!(effects, [TurnEffect::End(end)], "{words}");
+    }
+}
+
+#[test]
+fn what_a_cut_step_used_is_stored_and_counted() {
+    let told = StepUsage { input: 7, output: 3, cost: None, ..StepUsage::default() };
+    let cut = Partial { text: String::new(), usage: Some(told) };
+    let mut state = begun(50);
+    let usage = Usage { tokens: 10, cost: 0.0, unpriced: true };
+    assert_eq!(
+        state.next(TurnInput::Cancel { partial: cut.clone() }),
+        [TurnEffect::StorePartial(cut), TurnEffect::End(TurnEnd::Interrupted { usage })]
+    );
+}
+
+#[test]
+fn a_step_that_says_nothing_is_stored_for_what_it_used() {
+    let mut state = begun(50);
+    let effects = state.next(TurnInput::StepFinished(step("", &[])));
+    assert_eq!(effects[0], TurnEffect::StoreStep(step("", &[])));
+    let mut state = begun(50);
+    let free = StepOutcome { usage: StepUsage::default(), ..step("", &[]) };
+    assert!(matches!(state.next(TurnInput::StepFinished(free))[..], [TurnEffect::End(_)]));
 }
