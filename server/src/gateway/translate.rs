@@ -108,8 +108,6 @@ fn durable(event: &DurableEvent, turn: Option<&MessageId>, face: Face) -> Option
     let extended = |message: ServerMessage| (face == Face::Log).then_some(message);
     match event {
         DurableEvent::UserMessage(message) => extended(user_message(message).into()),
-        // A step without a word is kept for what it used.
-        DurableEvent::AssistantMessage(step) if step.parts.is_empty() => None,
         DurableEvent::AssistantMessage(step) => extended(assistant_message(step).into()),
         DurableEvent::ApprovalRequested(request) => Some(approval_request(request).into()),
         DurableEvent::ApprovalResolved(resolved) => extended(
