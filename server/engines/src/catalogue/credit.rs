@@ -59,7 +59,7 @@ fn cheapest(step: &SmallestStep, models: &[ModelInfo]) -> Option<String> {
 /// Begins a step and leaves it with the first sign that it is paid for.
 async fn pay(asking: Asking, model: String, tokens: u32) -> Result<Credit, EngineError> {
     let Asking { provider, access, http } = asking;
-    let opening = Opening { provider, access, model: Some(model), http };
+    let opening = Opening { provider, access, model: Some(model), http, prices: [].into() };
     let engine = (provider.open)(opening).await.map_err(no_address)?;
     let greeting =
         ModelMessage { role: ModelRole::User, parts: vec![Part::Text("Hi".into())], native: Vec::new() };
@@ -73,7 +73,7 @@ async fn pay(asking: Asking, model: String, tokens: u32) -> Result<Credit, Engin
     });
     loop {
         match events.next().await {
-            Some(Ok(StepEvent::Waiting { .. })) => {}
+            Some(Ok(StepEvent::Waiting { .. } | StepEvent::Usage(_))) => {}
             Some(Ok(_)) => return Ok(Credit::Ok),
             Some(Err(error)) if is_about_the_step(error.kind) => {
                 tracing::debug!(provider = provider.id, %error, "a smallest step told nothing of the credit");
