@@ -171,11 +171,15 @@ impl Prices {
     }
 
     /// Returns what tokens cost. A model that answers under a name without a price costs what the one that
-    /// was asked for does: a limit that counted on that price must not lose sight of the step.
+    /// was asked for does: a limit that counted on that price must not lose sight of the step. Where nothing was
+    /// told of tokens, the cost is not known: no step is without any.
     pub(crate) fn cost(&self, asked: &str, answered: &str, usage: &StepUsage) -> Option<f64> {
         let today = Day::today();
-        let price = self.find(answered, today).or_else(|| self.find(asked, today));
-        price.map(|price| price.cost(usage)).or(self.free.then_some(0.0))
+        let told = usage.input > 0 || usage.output > 0;
+        match self.find(answered, today).or_else(|| self.find(asked, today)) {
+            Some(price) => told.then(|| price.cost(usage)),
+            None => self.free.then_some(0.0),
+        }
     }
 
     fn find(&self, model: &str, today: Day) -> Option<Price> {

@@ -138,6 +138,15 @@ fn a_free_engine_costs_nothing_unless_the_operator_prices_it() {
 }
 
 #[test]
+fn a_step_of_which_no_tokens_were_told_has_no_known_cost() {
+    let cost =
+        |provider, model, free, usage| Prices::new(provider, Arc::new([]), free).cost(model, model, &usage);
+    assert_eq!(cost("openai", "gpt-6.2-sol", false, usage(0, 0, 0, 0)), None);
+    assert!(cost("openai", "gpt-6.2-sol", false, usage(0, 0, 0, 1)).is_some());
+    assert_eq!(cost("ollama", "small", true, usage(0, 0, 0, 0)), Some(0.0));
+}
+
+#[test]
 fn a_price_that_can_not_be_counted_with_is_refused() {
     let price =
         |input, cached_input, output| Price { input, cached_input, cache_write: None, output, long: None };
