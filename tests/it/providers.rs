@@ -256,7 +256,7 @@ async fn the_stand_in_refuses_a_call_without_a_result_on_every_wire() {
 #[tokio::test]
 async fn usage_of_a_tool_turn_is_the_sum_of_its_calls_on_every_wire() {
     for row in PROVIDERS {
-        let mut bench = Bench::start(row, GOOD_KEY).await;
+        let mut bench = Wired::start(row, GOOD_KEY).await;
         let first = Plan::text(&["looking "]).call("list_dir", json!({ "path": "." })).usage(8, 4);
         bench.standin.plan([first, Plan::text(&["done"]).usage(20, 10)]);
         let done = bench.chat("go", "done").await.pop().unwrap();

@@ -126,8 +126,7 @@ fn kind(status: Option<u16>, said: &Said) -> EngineErrorKind {
 
 /// Makes the decoder of an answer; `model` is the one that was asked for.
 pub(crate) fn decoder(model: &str) -> Box<dyn Decoder> {
-    let today = Offset::UTC.to_datetime(Timestamp::now()).date();
-    Box::new(StreamDecoder::new(model, today))
+    Box::new(StreamDecoder::new(model))
 }
 
 #[cfg(test)]

@@ -98,7 +98,6 @@ impl Wire for Messages {
     }
 
     fn write(&self, answer: &Answer<'_>) -> Written {
-        let (input, output) = answer.usage((30, 20));
         let mut reply = Reply::default();
         let (input, output) = answer.usage((30, 20));
         reply.event(json!({ "type": "message_start", "message": { "id": format!("msg_{}", answer.serial),

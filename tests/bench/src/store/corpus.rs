@@ -65,6 +65,9 @@ impl Corpus {
             notes: Vec::new(),
             status: MessageStatus::Complete,
             response: None,
+            usage: None,
+            provider: None,
+            counted_on: None,
         };
         NewEvent { turn: None, event: DurableEvent::AssistantMessage(message) }
     }
