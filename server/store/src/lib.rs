@@ -15,10 +15,11 @@
 mod sqlite;
 
 use std::path::Path;
+use std::time::Duration;
 
 use tns_server_core::store::StoreError;
 
-pub use sqlite::SqliteStore;
+pub use sqlite::{Inspection, Pages, SqliteStore};
 
 /// Gives the store at `path` and each of its sessions a new epoch, and returns the store's. Whoever puts an older
 /// copy of a store in place, or a copy of it beside it, must do so before it is opened: the same places will be
@@ -41,4 +42,12 @@ pub fn renew_epoch(path: &Path) -> Result<String, StoreError> {
 /// [`StoreError::Failed`], also for a file that is no store.
 pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(path, &sqlite::Options::default())
+}
+
+/// Looks a store over for at most about `limit`, without changing it; a server may be using it.
+///
+/// # Errors
+/// As [`open`]; also when there is no file.
+pub fn inspect(path: &Path, limit: Duration) -> Result<Inspection, StoreError> {
+    sqlite::inspect(path, limit)
 }

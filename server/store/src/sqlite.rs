@@ -5,6 +5,7 @@ mod chores;
 mod connection;
 mod document;
 mod error;
+mod inspect;
 mod log;
 mod migrate;
 mod reader;
@@ -39,6 +40,8 @@ use uuid::Uuid;
 
 use append::AppendEvents;
 use error::Fault;
+pub(crate) use inspect::inspect;
+pub use inspect::{Inspection, Pages};
 use log::Rate;
 use reader::Readers;
 use session::{CreateSession, DeleteSession};

@@ -59,7 +59,8 @@ fn prepare_writer(path: &Path, options: &Options) -> Result<Connection, Fault> {
     Ok(connection)
 }
 
-fn connect(
+/// Opens the file with what holds for every connection.
+pub(super) fn connect(
     path: &Path,
     access: OpenFlags,
     busy_timeout: Duration,

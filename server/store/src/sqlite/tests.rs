@@ -3,6 +3,7 @@
 mod damage;
 mod erasing;
 mod filling;
+mod inspection;
 mod opening;
 mod pressure;
 mod trouble;
