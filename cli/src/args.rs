@@ -34,6 +34,9 @@ pub(crate) struct Globals {
     /// Keep everything in this folder
     #[arg(long, global = true, value_name = "DIR", env = "TNS_DATA_DIR", hide_env_values = true)]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Read this config file instead of the user's own
+    #[arg(long, global = true, value_name = "FILE", env = "TNS_CONFIG", hide_env_values = true)]
+    pub(crate) config: Option<PathBuf>,
     /// Print data as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -90,11 +93,6 @@ pub(crate) fn parse_positive_duration(text: &str) -> Result<Duration, String> {
         duration => Ok(duration),
     }
 }
-
-/// Holds the most that all sessions of a server of this machine may spend a day.
-pub(crate) const DAILY_CAP: &str = "TNS_DAILY_CAP";
-/// Holds the most that each of its sessions may spend.
-pub(crate) const SESSION_CAP: &str = "TNS_SESSION_CAP";
 
 /// Most dollars that an option takes.
 const MAX_DOLLARS: f64 = 1e9;

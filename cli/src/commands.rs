@@ -3,6 +3,7 @@
 mod agents;
 mod audit;
 mod chat;
+mod config;
 mod exchange;
 mod kb;
 mod providers;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Audit(audit::Args),
     Providers(providers::Args),
     Stats(stats::Args),
+    Config(config::Args),
     Schema(schema::Args),
 }
 
@@ -43,6 +45,7 @@ pub(crate) fn run(command: Command, context: &Context) -> anyhow::Result<()> {
         Command::Audit(args) => audit::run(args, context),
         Command::Providers(args) => providers::run(args, context),
         Command::Stats(args) => stats::run(args, context),
+        Command::Config(args) => config::run(args, context),
         Command::Schema(args) => schema::run(args, context),
     }
 }

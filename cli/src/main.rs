@@ -5,12 +5,15 @@
 
 mod args;
 mod commands;
+mod config;
 mod data_dir;
 mod exit;
+mod keyring;
 mod logging;
 mod output;
 mod server;
 mod signals;
+mod terminal;
 mod workspace;
 
 use std::process::ExitCode;

@@ -6,18 +6,17 @@
 mod discovery;
 mod lock;
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tns_client::{Client, ClientConfig, ClientError, Events, Reconnect, Rest};
-use tns_server::{ExecHelper, RunningServer, Server, ServerConfig, StartError, StoreError};
+use tns_server::{EngineChoice, ExecHelper, RunningServer, Server, ServerConfig, StartError, StoreError};
 use tokio::time::Instant;
 
 use crate::Context;
-use crate::args::{DAILY_CAP, SESSION_CAP, parse_dollars};
+use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::exit::{Exit, Stop};
 use crate::server::discovery::{Discovery, Published};
@@ -162,7 +161,7 @@ async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, 
     match find(&dir).await? {
         Found::Free(lock) => {
             let need = launch.engine;
-            let owned = match Owned::start(&dir, lock, in_process(&dir, launch)?).await {
+            let owned = match Owned::start(&dir, lock, in_process(context, &dir, launch)?).await {
                 Err(error) if need == EngineNeed::Any && crate::exit::of(&error) == Exit::Usage => {
                     let launch = Launch { provider: Some(ANY_PROVIDER.into()), ..Launch::default() };
                     return Box::pin(attach(context, launch)).await;
@@ -238,38 +237,13 @@ fn unanswered(dir: &DataDir, found: Option<&Discovery>) -> Stop {
     Stop::new(Exit::Unreachable, message)
 }
 
-fn in_process(dir: &DataDir, launch: Launch) -> anyhow::Result<ServerConfig> {
+fn in_process(context: &Context, dir: &DataDir, launch: Launch) -> anyhow::Result<ServerConfig> {
+    let flag = EngineChoice { provider: launch.provider, model: launch.model };
+    let settings = Config::load(&context.globals, flag)?;
     let root = Folder::current()?.path().to_owned();
     // A free port, and no idle time-out: it ends with its last client, not with the clock.
     let config = ServerConfig::new(dir.path().to_owned(), root, exec_helper()?);
-    Ok(ServerConfig {
-        provider: launch.provider,
-        model: launch.model,
-        env: environment(),
-        spend_daily: dollars(DAILY_CAP)?,
-        spend_session: dollars(SESSION_CAP)?,
-        ..config
-    })
-}
-
-/// Reads a spending limit of the environment; blank counts as unset.
-///
-/// # Errors
-/// [`Exit::Usage`] where it is no amount: a limit that can't be read must not be taken for none.
-pub(crate) fn dollars(variable: &str) -> Result<Option<f64>, Stop> {
-    let Some(text) = std::env::var_os(variable) else { return Ok(None) };
-    let text = text.to_string_lossy();
-    if text.trim().is_empty() {
-        return Ok(None);
-    }
-    parse_dollars(&text).map(Some).map_err(|why| Stop::usage(format!("{variable} {why}")))
-}
-
-/// Returns the environment as the server takes it; what is not text can't be a setting of its.
-pub(crate) fn environment() -> HashMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+    Ok(settings.apply(config))
 }
 
 /// Returns how the server starts this program again to confine a tool.

@@ -1,11 +1,11 @@
 //! What a server is started with. Filled by the program that starts it; this crate reads no environment.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tns_server_core::turn::TurnLimits;
+use tns_server_engines::EngineConfig;
 use tns_server_tools::ExecHelper;
 
 /// The port of `tns serve` when none is named.
@@ -23,12 +23,8 @@ pub struct ServerConfig {
     pub port: u16,
     /// The server's roots; the first is where sessions work that name no folder.
     pub roots: Vec<PathBuf>,
-    /// The provider named on the command line.
-    pub provider: Option<String>,
-    /// The model named on the command line.
-    pub model: Option<String>,
-    /// The environment, as far as it holds keys, addresses and choices of engines.
-    pub env: HashMap<String, String>,
+    /// Keys, addresses and the choice of the engine, each with what set it.
+    pub engines: EngineConfig,
     /// Stop when nothing happened for so long; `None`: never.
     pub idle_timeout: Option<Duration>,
     /// FULL_AUTO may be set although no sandbox holds the tools.
@@ -53,9 +49,7 @@ impl ServerConfig {
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
             roots: vec![root],
-            provider: None,
-            model: None,
-            env: HashMap::new(),
+            engines: EngineConfig::from_env(|_| None),
             idle_timeout: None,
             unsandboxed: false,
             exec_helper,

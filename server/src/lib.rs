@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tns_protocol::Timestamp;
-use tns_server_core::engine::{EngineChoice, Engines, OpenError};
+use tns_server_core::engine::Engines;
 use tns_server_core::memory::MemoryStore;
 use tns_server_core::recovery;
 use tns_server_core::session::SessionDeps;
@@ -23,7 +23,7 @@ use tns_server_core::session::hub::Hub;
 use tns_server_core::spend::{Ledger, SpendLimits};
 use tns_server_core::store::{DocumentStore, Knowledge, Store};
 use tns_server_core::tool::Tool;
-use tns_server_engines::{Catalogue, DefaultEngine, EngineConfig, EngineRegistry};
+use tns_server_engines::{Catalogue, DefaultEngine, EngineRegistry};
 use tns_server_knowledge::KnowledgeEngine;
 use tns_server_tools::{SchemaCheck, ToolsConfig};
 use tokio::net::TcpListener;
@@ -33,9 +33,13 @@ use tokio::task::JoinSet;
 pub use config::{DEFAULT_PORT, ServerConfig};
 pub use gateway::EngineLabel;
 use gateway::{Acceptor, Door, Gateway};
-pub use tns_server_core::engine::Pricing;
+pub use tns_server_core::engine::{EngineChoice, OpenError, Pricing};
 pub use tns_server_core::store::StoreError;
 pub use tns_server_core::turn::TurnLimits;
+pub use tns_server_engines::{
+    EngineConfig, FileChoice, FileSettings, KeyStore, ModelPrice, Origin, PROVIDERS, Price, Provider,
+    ProviderOverrides, Sourced, StoredKeys, base_url_variable, key_variable,
+};
 pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};
 
 /// The database's name in the data folder.
@@ -270,14 +274,15 @@ async fn canonical(folder: &Path) -> Result<PathBuf, StartError> {
 async fn engines(
     config: &ServerConfig,
 ) -> Result<(Arc<dyn Engines>, EngineLabel, Arc<Catalogue>), StartError> {
-    let mut engine_config = EngineConfig::from_env(|name| config.env.get(name).cloned());
-    engine_config.flag = EngineChoice { provider: config.provider.clone(), model: config.model.clone() };
-    let catalogue = Catalogue::new(engine_config.clone());
-    let registry = EngineRegistry::new(engine_config);
-    let chosen = registry.choose().await?;
-    let DefaultEngine { provider, model, reason, pricing } = chosen;
-    let label = EngineLabel { provider, model, reason, pricing };
+    let catalogue = Catalogue::new(config.engines.clone());
+    let registry = EngineRegistry::new(config.engines.clone());
+    let label = label(&registry).await?;
     Ok((Arc::new(registry), label, Arc::new(catalogue)))
+}
+
+async fn label(registry: &EngineRegistry) -> Result<EngineLabel, OpenError> {
+    let DefaultEngine { provider, model, reason, pricing } = registry.choose().await?;
+    Ok(EngineLabel { provider, model, reason, pricing })
 }
 
 /// Listens on the bind address; for 127.0.0.1 also on ::1 of the same port, where there is one.

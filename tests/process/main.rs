@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "this crate is test code")]
 
 mod binary;
+mod config;
 mod crash;
 mod documents;
 mod failure;
+mod keyring;
 mod newcomer;
 mod node;
 mod providers;

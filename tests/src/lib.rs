@@ -6,6 +6,7 @@
 pub mod event_stream;
 pub mod http;
 pub mod provider;
+pub mod secret_service;
 pub mod socket;
 pub mod standin;
 pub mod store_suite;

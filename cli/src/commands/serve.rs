@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use tns_server::{DEFAULT_PORT, EngineLabel, Pricing, ServerConfig};
+use tns_server::{DEFAULT_PORT, EngineChoice, EngineLabel, Pricing, ServerConfig};
 
-use crate::args::{DAILY_CAP, SESSION_CAP, parse_dollars, parse_duration};
+use crate::args::{parse_dollars, parse_duration};
+use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::exit::{Exit, Stop};
 use crate::server::Owned;
@@ -74,29 +75,27 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
         ))
         .into());
     }
-    let spend_daily = args.daily_cap.map_or_else(|| server::dollars(DAILY_CAP), |cap| Ok(Some(cap)))?;
-    let spend_session = args.session_cap.map_or_else(|| server::dollars(SESSION_CAP), |cap| Ok(Some(cap)))?;
     let roots = roots(&args.roots)?;
     logging::start(context, logging::Unasked::Warnings)?;
+    let settings =
+        Config::load(&context.globals, EngineChoice { provider: args.provider, model: args.model })?;
     let dir = DataDir::open(context.globals.data_dir.as_deref())?;
     let lock = Owned::lock(&dir)?;
     let config = ServerConfig {
         bind: args.bind,
         port: args.port,
         roots,
-        provider: args.provider,
-        model: args.model,
-        env: server::environment(),
         idle_timeout: (!args.idle_timeout.is_zero()).then_some(args.idle_timeout),
         unsandboxed: args.dangerously_unsandboxed,
-        spend_daily,
-        spend_session,
         ..ServerConfig::new(
             dir.path().to_owned(),
             Folder::current()?.path().to_owned(),
             server::exec_helper()?,
         )
     };
+    let mut config = settings.apply(config);
+    config.spend_daily = args.daily_cap.or(config.spend_daily);
+    config.spend_session = args.session_cap.or(config.spend_session);
     server::block_on(async {
         let mut signals = Signals::listen()?;
         let owned = Owned::start(&dir, lock, config).await?;

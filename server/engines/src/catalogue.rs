@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::config::{Access, EngineConfig, base_url_variable, key_variable};
 use crate::http::Http;
+use crate::origin::{Key, Origin};
 use crate::provider::{PROVIDERS, Provider};
 use crate::registry;
 use crate::retry::Patience;
@@ -121,7 +122,8 @@ impl Catalogue {
     }
 
     /// Returns every provider, in the order in which the default is looked for.
-    pub fn providers(&self) -> Vec<ProviderInfo> {
+    pub async fn providers(&self) -> Vec<ProviderInfo> {
+        self.config.look_for_keys().await;
         PROVIDERS.iter().map(|provider| self.info(provider)).collect()
     }
 
@@ -138,7 +140,7 @@ impl Catalogue {
         let provider = find(id)?;
         let (access, is_given) = match key {
             Some(key) => (self.given(provider, &key)?, true),
-            None => (self.configured(provider)?, false),
+            None => (self.configured(provider).await?, false),
         };
         let asking = self.asking(provider, access);
         let checked = within_limit(provider, async {
@@ -162,7 +164,7 @@ impl Catalogue {
     /// As [`Self::validate`].
     pub async fn models(&self, id: &str) -> Result<Vec<ModelInfo>, CatalogueError> {
         let provider = find(id)?;
-        let access = self.configured(provider)?;
+        let access = self.configured(provider).await?;
         Ok(self.models_with(provider, access).await?)
     }
 
@@ -178,7 +180,7 @@ impl Catalogue {
             Voices::Fixed(voices) => return Ok(voices()),
             Voices::Listed(listed) => listed,
         };
-        let asking = self.asking(provider, self.configured(provider)?);
+        let asking = self.asking(provider, self.configured(provider).await?);
         let ask = || within_limit(provider, listed(asking.clone()));
         match Digest::of(provider, &asking.access) {
             Some(digest) => Ok(self.voices.get_or_ask(digest, ask).await?),
@@ -222,7 +224,8 @@ impl Catalogue {
         }
     }
 
-    fn configured(&self, provider: &Provider) -> Result<Access, CatalogueError> {
+    async fn configured(&self, provider: &Provider) -> Result<Access, CatalogueError> {
+        self.config.look_for_key(provider).await;
         if provider.needs_no_setup || self.config.configured_by(provider).is_some() {
             return Ok(self.config.access(provider));
         }
@@ -239,11 +242,13 @@ impl Catalogue {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             return Err(CatalogueError::NoSuchKey(format!("a key has 1 to {MAX_KEY_BYTES} characters")));
         }
-        let base_url = self.config.access(provider).base_url;
-        if base_url.is_none() && provider.base_url.is_none() {
+        let set = self.config.access(provider);
+        if set.base_url.is_none() && provider.base_url.is_none() {
             return Err(CatalogueError::NotSetUp(registry::not_set_up(provider)));
         }
-        Ok(Access { key: Some(SecretString::from(key)), base_url })
+        // Refusals name the variable, in whose place `validate` puts what was given.
+        let key = Key::new(key.into(), Origin::Variable(key_variable(id)));
+        Ok(Access { key: Some(key), ..set })
     }
 }
 

@@ -1,19 +1,20 @@
-//! Chooses the default engine and says why: a flag, then `TNS_PROVIDER` or the config, then the first
-//! provider with a key or an address, then a model server on this machine, then `offline`. Looking
+//! Chooses the default engine and says why: a flag, then `TNS_PROVIDER`, then the config file, then the
+//! first provider with a key or an address, then a model server on this machine, then `offline`. Looking
 //! for local servers is the only IO; a port where nothing listens costs no time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use tns_server_core::engine::{EngineChoice, OpenError, Pricing};
+use tns_server_core::engine::{OpenError, Pricing};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::{Access, EngineConfig, LocalServer};
 use crate::http::{Endpoint, Http};
+use crate::origin::Sourced;
 use crate::provider::{PROVIDERS, Provider};
-use crate::registry::{find as find_provider, named};
+use crate::registry::find as find_provider;
 use crate::{compatible, offline, ollama};
 
 /// How long the search for local model servers may take in all; they are asked side by side.
@@ -41,48 +42,38 @@ pub(crate) struct Found {
     pub(crate) reason: String,
 }
 
-/// Whether the operator named a provider.
-pub(crate) fn is_named(config: &EngineConfig) -> bool {
-    [&config.flag, &config.configured].into_iter().any(|choice| named(choice.provider.as_deref()).is_some())
-}
-
-/// Finds the default.
+/// Finds the default. The keyring is asked only where no stronger source settles the choice before.
 ///
 /// # Errors
 /// [`OpenError`] when the provider that the operator named does not exist.
 pub(crate) async fn find(config: &EngineConfig, http: &Arc<Http>) -> Result<Found, OpenError> {
-    let flag = |choice: &EngineChoice| named(choice.model.as_deref()).map(str::to_owned);
-    let any_model = flag(&config.flag).or_else(|| flag(&config.configured));
-    if let Some(id) = named(config.flag.provider.as_deref()) {
-        // A configured model belongs to the configured provider.
-        let same = named(config.configured.provider.as_deref()).is_none_or(|configured| configured == id);
-        let model = if same { any_model } else { flag(&config.flag) };
-        return found(config, find_provider(id)?, model, "named by --provider".to_owned());
-    }
-    if let Some(id) = named(config.configured.provider.as_deref()) {
-        let reason = "named by TNS_PROVIDER or the config".to_owned();
-        return found(config, find_provider(id)?, any_model, reason);
+    let model = config.model().map(|model| model.value.to_owned());
+    if let Some(Sourced { value: id, origin }) = config.provider() {
+        let provider = find_provider(id)?;
+        config.look_for_key(provider).await;
+        return Ok(found(config, provider, model, format!("named by {}", origin.place("provider"))));
     }
     for provider in PROVIDERS.iter().filter(|provider| provider.writes_text()) {
-        if let Some(variable) = config.configured_by(provider) {
-            return found(config, provider, any_model, format!("{variable} is set"));
+        if config.configured_by(provider).is_none() {
+            config.look_for_key(provider).await;
+        }
+        if let Some(place) = config.configured_by(provider) {
+            return Ok(found(config, provider, model, format!("{place} is set")));
         }
     }
     if let Some(local) = find_local(config, http).await {
-        return Ok(Found { model: any_model.or(local.model), ..local });
+        return Ok(Found { model: model.or(local.model), ..local });
     }
-    let reason = "no provider is set up and no model server answers on this machine".to_owned();
+    let mut reason = "no provider is set up and no model server answers on this machine".to_owned();
+    if let Some(trouble) = config.key_store_trouble() {
+        reason = format!("{reason}; {trouble}");
+    }
     // A model that was asked for and that nobody serves is an error there, never silently another one.
-    found(config, find_provider(offline::PROVIDER)?, any_model, reason)
+    Ok(found(config, find_provider(offline::PROVIDER)?, model, reason))
 }
 
-fn found(
-    config: &EngineConfig,
-    provider: &'static Provider,
-    model: Option<String>,
-    reason: String,
-) -> Result<Found, OpenError> {
-    Ok(Found { provider, access: config.access(provider), model, reason })
+fn found(config: &EngineConfig, provider: &'static Provider, model: Option<String>, reason: String) -> Found {
+    Found { provider, access: config.access(provider), model, reason }
 }
 
 /// Asks the local servers side by side; the first in order that has a model wins.
@@ -114,7 +105,7 @@ async fn ask_local(server: LocalServer, http: Arc<Http>) -> Option<Found> {
         let listed = compatible::models::list(&http, &endpoint, LOCAL_SEARCH).await.ok()?;
         compatible::models::first_chat_model(&listed)?.to_owned()
     };
-    let access = Access { key: None, base_url: Some(server.base_url) };
+    let access = Access { base_url: Some(server.base_url), ..Access::default() };
     let reason = format!("{} answers at {}", server.name, endpoint.address());
     Some(Found { provider, access, model: Some(model), reason })
 }

@@ -12,10 +12,11 @@ use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
 use rustls::crypto::{CryptoProvider, ring};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use tns_server_core::engine::{EngineError, EngineErrorKind, OpenError};
 
-use crate::config::{base_url_variable, key_variable};
+use crate::config::{base_url_variable, key_place, key_variable};
+use crate::origin::Key;
 use crate::retry::{Failure, Patience, Retry, parse_retry_after};
 
 /// Most bytes of an error's body that are read.
@@ -104,7 +105,7 @@ pub(crate) struct Endpoint {
     /// The provider's id.
     pub(crate) provider: &'static str,
     base: Url,
-    key: Option<SecretString>,
+    key: Option<Key>,
 }
 
 /// Shows neither the key nor the whole URL, which may hold one too.
@@ -119,11 +120,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`OpenError`] when it is no http or https address.
-    pub(crate) fn new(
-        provider: &'static str,
-        base: &str,
-        key: Option<SecretString>,
-    ) -> Result<Self, OpenError> {
+    pub(crate) fn new(provider: &'static str, base: &str, key: Option<Key>) -> Result<Self, OpenError> {
         match Url::parse(base.trim()) {
             Ok(base) if matches!(base.scheme(), "http" | "https") && base.has_host() => {
                 Ok(Self { provider, base, key })
@@ -160,8 +157,12 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn key_variable(&self) -> String {
-        key_variable(self.provider)
+    /// Names where the key is set, or where it could be.
+    pub(crate) fn key_place(&self) -> String {
+        match &self.key {
+            Some(key) => key_place(self.provider, &key.origin),
+            None => key_variable(self.provider),
+        }
     }
 
     pub(crate) fn has_key(&self) -> bool {
@@ -189,7 +190,7 @@ impl Endpoint {
     pub(crate) fn secret_header(&self, prefix: &str) -> Result<Option<HeaderValue>, EngineError> {
         let Some(key) = &self.key else { return Ok(None) };
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret())).map_err(|_| {
-            let message = format!("{} holds characters that no key has", self.key_variable());
+            let message = format!("{} holds characters that no key has", self.key_place());
             EngineError { kind: EngineErrorKind::BadKey, message }
         })?;
         value.set_sensitive(true);
@@ -299,7 +300,7 @@ mod tests {
     use super::*;
 
     fn endpoint(base: &str) -> Endpoint {
-        Endpoint::new("openai", base, Some("test-key-123".into())).unwrap()
+        Endpoint::new("openai", base, Some(Key::of_test("test-key-123"))).unwrap()
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! tokens cost, [`decode`] plays bytes to a decoder without a network.
 //!
 //! Deliberately absent: a loop over tools (the core's), files and processes (the tools'), the process's
-//! environment (read once by whoever starts the server).
+//! environment, config files and keyrings (read by whoever starts the server).
 
 mod anthropic;
 mod ask;
@@ -25,8 +25,10 @@ pub mod decode;
 mod elevenlabs;
 mod gemini;
 mod http;
+mod key_store;
 mod offline;
 mod ollama;
+mod origin;
 mod prices;
 mod provider;
 mod refusal;
@@ -41,7 +43,11 @@ mod step;
 
 pub use catalogue::{Catalogue, CatalogueError};
 pub use choose::DefaultEngine;
-pub use config::{EngineConfig, LocalServer, ProviderOverrides};
+pub use config::{
+    EngineConfig, FileChoice, FileSettings, LocalServer, ProviderOverrides, base_url_variable, key_variable,
+};
+pub use key_store::{KeyStore, StoredKeys};
+pub use origin::{Origin, Sourced};
 pub use prices::{LongInput, ModelPrice, Price};
 pub use provider::{About, PROVIDERS, Provider};
 pub use registry::EngineRegistry;

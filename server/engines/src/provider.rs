@@ -187,6 +187,11 @@ impl Provider {
     pub(crate) fn is_embedded(&self) -> bool {
         self.needs_no_setup && self.base_url.is_none()
     }
+
+    /// Whether it could use a key: an engine inside this program has nobody to show one to.
+    pub fn takes_key(&self) -> bool {
+        !self.is_embedded()
+    }
 }
 
 #[cfg(test)]

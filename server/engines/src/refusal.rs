@@ -41,14 +41,14 @@ pub(crate) fn refused(
     let number = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
     let message = match kind {
         EngineErrorKind::BadKey if !endpoint.has_key() => {
-            format!("{provider} wants a key: set {}", endpoint.key_variable())
+            format!("{provider} wants a key: set {}", endpoint.key_place())
         }
         // The provider's own words would show parts of the key.
         EngineErrorKind::BadKey if status == Some(401) => {
-            format!("{provider} refused the key: check {}", endpoint.key_variable())
+            format!("{provider} refused the key: check {}", endpoint.key_place())
         }
         EngineErrorKind::BadKey => {
-            format!("{provider} refused access{number}: {detail}; check {}", endpoint.key_variable())
+            format!("{provider} refused access{number}: {detail}; check {}", endpoint.key_place())
         }
         EngineErrorKind::NoCredit => format!("the {provider} account has no credit: {detail}"),
         EngineErrorKind::RateLimited => format!("{provider} asks to slow down: {detail}"),

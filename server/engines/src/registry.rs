@@ -57,7 +57,7 @@ impl EngineRegistry {
 
     async fn find_default(&self) -> Result<Chosen, OpenError> {
         let Found { provider, access, model, reason } = choose::find(&self.config, &self.http).await?;
-        if choose::is_named(&self.config) {
+        if self.config.provider().is_some() {
             self.check_configured(provider)?;
         }
         // Opened once, since some providers are asked which models they have.
@@ -110,6 +110,7 @@ impl Engines for EngineRegistry {
             )));
         }
         let provider = find(id)?;
+        self.config.look_for_key(provider).await;
         self.check_configured(provider)?;
         self.open_with(provider, self.config.access(provider), model).await
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tns_server_core::engine::{Pricing, StepEvent, StepStop, StepUsage};
 
 use super::*;
+use crate::origin::Key;
 use crate::retry::Patience;
 use crate::stand_in::{Reply, StandIn, Then};
 use crate::step::fixtures::{KEY, call, engine, engine_with, quick, result, run, step, text, user};
@@ -138,7 +139,7 @@ async fn an_overloaded_provider_is_tried_again_and_one_in_the_stream_is_named() 
 #[test]
 fn refusals_mean_what_the_api_says() {
     use EngineErrorKind::{BadKey, ContextOverflow, NoCredit, Provider, RateLimited, Unavailable};
-    let endpoint = Endpoint::new(PROVIDER, "https://api.anthropic.com", Some(KEY.into())).unwrap();
+    let endpoint = Endpoint::new(PROVIDER, "https://api.anthropic.com", Some(Key::of_test(KEY))).unwrap();
     for (status, kind_word, message, kind) in [
         (Some(401), "authentication_error", "invalid x-api-key", BadKey),
         (Some(403), "permission_error", "no access to this model", BadKey),

@@ -110,10 +110,12 @@ mod tests {
     use tns_server_core::engine::EngineErrorKind;
 
     use super::*;
+    use crate::origin::Key;
     use crate::provider::PROVIDERS;
 
     fn digest(key: &str, address: &str) -> Digest {
-        let access = Access { key: Some(key.into()), base_url: Some(address.into()) };
+        let access =
+            Access { key: Some(Key::of_test(key)), base_url: Some(address.into()), ..Access::default() };
         Digest::of(&PROVIDERS[0], &access).unwrap()
     }
 

@@ -80,10 +80,10 @@ async fn what_is_not_set_up_says_how_to() {
     assert!(model.id == "offline" && model.recommended);
 }
 
-#[test]
-fn every_row_says_whether_it_is_set_up_and_by_what() {
+#[tokio::test]
+async fn every_row_says_whether_it_is_set_up_and_by_what() {
     let catalogue = catalogue(&[("OPENAI_API_KEY", CANARY)]);
-    let providers = catalogue.providers();
+    let providers = catalogue.providers().await;
     let openai = providers.iter().find(|provider| provider.id == "openai").unwrap();
     assert_eq!((openai.configured, openai.configured_by.as_deref()), (true, Some("OPENAI_API_KEY")));
     assert_eq!(openai.key_prefix.as_deref(), Some("sk-"));
@@ -103,7 +103,8 @@ async fn another_key_or_address_has_a_list_of_its_own() {
     let catalogue = catalogue(&[]);
     let provider = Provider::find("openai-compatible").unwrap();
     let first = async |key: Option<&str>, address: &str| {
-        let access = Access { key: key.map(Into::into), base_url: Some(address.into()) };
+        let access =
+            Access { key: key.map(Key::of_test), base_url: Some(address.into()), ..Access::default() };
         catalogue.models_with(provider, access).await.unwrap()[0].id.clone()
     };
     let address = server.base_url();

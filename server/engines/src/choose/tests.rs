@@ -1,10 +1,13 @@
 //! The table of choices, and what `open` allows. Local servers are stand-ins on free ports.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
-use tns_server_core::engine::Engines;
+use tns_server_core::engine::{EngineChoice, Engines};
 
 use super::*;
-use crate::config::ProviderOverrides;
+use crate::config::{FileChoice, FileSettings, ProviderOverrides};
+use crate::key_store::{KeyStore, StoredKeys};
 use crate::registry::EngineRegistry;
 use crate::stand_in::{Reply, StandIn, nobody};
 
@@ -63,11 +66,7 @@ async fn the_first_that_is_named_or_configured_wins() {
             ("openai-compatible", "m", "PROVIDER_BASE_URL_OPENAI_COMPATIBLE is set"),
         ),
         (vec![KEY], ("", "gpt-5.5"), ("openai", "gpt-5.5", "OPENAI_API_KEY is set")),
-        (
-            vec![KEY, ("TNS_PROVIDER", "offline")],
-            ("", ""),
-            ("offline", "offline", "named by TNS_PROVIDER or the config"),
-        ),
+        (vec![KEY, ("TNS_PROVIDER", "offline")], ("", ""), ("offline", "offline", "named by TNS_PROVIDER")),
         (
             vec![KEY, BASE, ("TNS_PROVIDER", "openai"), ("TNS_MODEL", "x")],
             ("openai-compatible", "m"),
@@ -241,4 +240,106 @@ async fn a_model_that_nobody_serves_is_an_error_and_not_another_model() {
         let error = chosen(config).await.unwrap_err();
         assert!(error.contains("no m"), "{error}");
     }
+}
+
+/// A file that holds a provider's key or address, and names what `choice` names.
+fn file(choice: EngineChoice, key: Option<&'static str>, address: Option<&'static str>) -> FileSettings {
+    FileSettings {
+        choice: FileChoice { path: "~/.config/tns/config.toml".into(), choice },
+        keys: key.map(|id| (id, "k".into())).into_iter().collect(),
+        base_urls: address.map(|id| (id, "http://127.0.0.1:1/v1".to_owned())).into_iter().collect(),
+    }
+}
+
+/// A keyring that holds the key of one provider, and counts how often it is asked.
+fn keyring(holds: &'static str, trouble: Option<&'static str>) -> (KeyStore, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let store = KeyStore::new(move |providers| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        let keys = providers.iter().filter(|id| **id == holds).map(|id| (*id, "k".into())).collect();
+        StoredKeys { keys, trouble: trouble.map(str::to_owned) }
+    });
+    (store, asked)
+}
+
+#[tokio::test]
+async fn the_reason_names_the_true_source() {
+    let none = EngineChoice::default;
+    for (variables, file, expected) in [
+        (
+            vec![],
+            file(choice("openai", "m"), Some("openai"), None),
+            ("openai", "m", "named by provider in ~/.config/tns/config.toml"),
+        ),
+        (
+            vec![],
+            file(none(), Some("openai"), None),
+            ("openai", "gpt-6.2-sol", "providers.openai.api_key in ~/.config/tns/config.toml is set"),
+        ),
+        (
+            vec![("TNS_MODEL", "m")],
+            file(none(), None, Some("openai-compatible")),
+            (
+                "openai-compatible",
+                "m",
+                "providers.openai-compatible.base_url in ~/.config/tns/config.toml is set",
+            ),
+        ),
+        (
+            vec![("OPENAI_API_KEY", "k")],
+            file(none(), Some("openai"), None),
+            ("openai", "gpt-6.2-sol", "OPENAI_API_KEY is set"),
+        ),
+        (
+            vec![("TNS_PROVIDER", "offline")],
+            file(choice("openai", "m"), Some("openai"), None),
+            ("offline", "offline", "named by TNS_PROVIDER"),
+        ),
+    ] {
+        let config = config(&variables).above(file);
+        let (provider, model, reason) = chosen(config).await.unwrap();
+        assert_eq!((provider.as_str(), model.as_str(), reason.as_str()), expected, "{variables:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_in_the_keyring_is_found_where_no_other_is_set() {
+    let with = |variables: &[(&str, &str)]| {
+        let (store, asked) = keyring("openai", None);
+        (EngineConfig { key_store: Some(store), ..config(variables) }, asked)
+    };
+    let (config, asked) = with(&[]);
+    let (provider, _, reason) = chosen(config).await.unwrap();
+    assert_eq!(
+        (provider.as_str(), reason.as_str()),
+        ("openai", "the key of openai in the system keyring is set")
+    );
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let (config, asked) = with(&[("TNS_PROVIDER", "openai")]);
+    assert_eq!(chosen(config).await.unwrap().2, "named by TNS_PROVIDER");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let (config, _) = with(&[("TNS_PROVIDER", "offline")]);
+    assert_eq!(opened(config, &choice("openai", "m")).await, Ok(("openai".into(), "m".into())));
+}
+
+#[tokio::test]
+async fn the_keyring_is_left_alone_where_no_key_is_wanted() {
+    for variables in [
+        [("TNS_PROVIDER", "offline"), ("", "")],
+        [("ANTHROPIC_API_KEY", "k"), ("", "")],
+        [("TNS_PROVIDER", "openai"), ("OPENAI_API_KEY", "k")],
+    ] {
+        let (store, asked) = keyring("openai", None);
+        chosen(EngineConfig { key_store: Some(store), ..config(&variables) }).await.unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "{variables:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_keyring_that_may_hold_a_key_is_named_where_none_is_found() {
+    let (store, _) = keyring("", Some("the system keyring is locked"));
+    let (provider, _, reason) = chosen(EngineConfig { key_store: Some(store), ..config(&[]) }).await.unwrap();
+    assert_eq!(provider, "offline");
+    assert!(reason.ends_with("on this machine; the system keyring is locked"), "{reason}");
 }

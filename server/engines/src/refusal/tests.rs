@@ -1,10 +1,11 @@
 //! Refusals as providers word them, and what they mean; no network.
 
 use super::*;
+use crate::origin::Key;
 
 fn read(status: Option<u16>, body: &str) -> (EngineErrorKind, String) {
     let endpoint =
-        Endpoint::new("openai", "https://api.example.org/v1", Some("test-key-123".into())).unwrap();
+        Endpoint::new("openai", "https://api.example.org/v1", Some(Key::of_test("test-key-123"))).unwrap();
     let error = refused(&endpoint, "m", status, body, usual_kind);
     (error.kind, error.message)
 }

@@ -5,6 +5,7 @@ use tns_server_core::engine::{EngineErrorKind, StepEvent, StepStop};
 
 use super::*;
 use crate::http::Endpoint;
+use crate::origin::Key;
 use crate::refusal;
 use crate::stand_in::{Reply, StandIn};
 use crate::step::fixtures::{KEY, call, engine, model, result, run, step, text, user};
@@ -73,7 +74,7 @@ async fn an_error_in_the_stream_is_named_and_not_tried_again() {
 #[test]
 fn refusals_mean_what_the_api_says() {
     use EngineErrorKind::{BadKey, ContextOverflow, NoCredit, Provider, RateLimited, Unavailable};
-    let endpoint = Endpoint::new(PROVIDER, "https://api.openai.com/v1", Some(KEY.into())).unwrap();
+    let endpoint = Endpoint::new(PROVIDER, "https://api.openai.com/v1", Some(Key::of_test(KEY))).unwrap();
     let answer = |kind_word: &str, code: &str| {
         json!({"error": {"message": "x", "type": kind_word, "param": null, "code": code}}).to_string()
     };

@@ -59,7 +59,7 @@ fn too_large(status: StatusCode) -> ApiError {
 
 /// GET `/api/providers`.
 pub(in crate::gateway) async fn list(State(gateway): State<Arc<Gateway>>) -> Json<ProviderList> {
-    Json(ProviderList { providers: gateway.catalogue.providers() })
+    Json(ProviderList { providers: gateway.catalogue.providers().await })
 }
 
 /// POST `/api/providers/{id}/validate`: 200 for a key that works.
