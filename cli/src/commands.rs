@@ -4,6 +4,7 @@ mod agents;
 mod audit;
 mod chat;
 mod config;
+mod doctor;
 mod exchange;
 mod kb;
 mod providers;
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Providers(providers::Args),
     Stats(stats::Args),
     Config(config::Args),
+    Doctor(doctor::Args),
     Schema(schema::Args),
 }
 
@@ -46,6 +48,7 @@ pub(crate) fn run(command: Command, context: &Context) -> anyhow::Result<()> {
         Command::Providers(args) => providers::run(args, context),
         Command::Stats(args) => stats::run(args, context),
         Command::Config(args) => config::run(args, context),
+        Command::Doctor(args) => doctor::run(args, context),
         Command::Schema(args) => schema::run(args, context),
     }
 }

@@ -52,6 +52,18 @@ impl Config {
         Ok(config)
     }
 
+    /// Reads the environment alone, for who looks at what is wrong with the file.
+    ///
+    /// # Errors
+    /// A [`Stop`] that names the variable that is wrong.
+    pub(crate) fn without_file(place: Place) -> Result<Self, Stop> {
+        let environment = environment();
+        let read = |name: &str| environment.get(name).cloned();
+        let mut config = Self::merge(place, None, read, EngineChoice::default())?;
+        config.engines.key_store = keyring().store();
+        Ok(config)
+    }
+
     /// Puts the sources above each other.
     fn merge(
         place: Place,

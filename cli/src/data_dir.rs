@@ -25,10 +25,7 @@ impl DataDir {
     /// A [`Stop`] with the command that mends it when the folder belongs to someone else or others may
     /// enter it; what the system says when it can't be made.
     pub(crate) fn open(chosen: Option<&Path>) -> anyhow::Result<Self> {
-        let path = match chosen {
-            Some(path) => path.to_owned(),
-            None => default_path()?,
-        };
+        let path = place(chosen)?;
         let made = DirBuilder::new().recursive(true).mode(OWNER_ONLY).create(&path);
         match made {
             Ok(()) => {}
@@ -62,7 +59,14 @@ impl DataDir {
     }
 }
 
-fn default_path() -> Result<PathBuf, Stop> {
+/// Returns where the data folder is, whether or not it is there.
+///
+/// # Errors
+/// When there is no home folder that it could be in.
+pub(crate) fn place(chosen: Option<&Path>) -> Result<PathBuf, Stop> {
+    if let Some(path) = chosen {
+        return Ok(path.to_owned());
+    }
     let path = directories::ProjectDirs::from("", "", "tns")
         .map(|dirs| dirs.data_dir().to_owned())
         .ok_or_else(|| Stop::usage("there is no home folder; choose a data folder with --data-dir"))?;

@@ -173,6 +173,16 @@ pub(crate) fn full_screen() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal() && !Environment::read().plain_terminal
 }
 
+/// Whether standard output is a terminal.
+pub(crate) fn on_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether the user wants no colours.
+pub(crate) fn no_color() -> bool {
+    Environment::read().no_color
+}
+
 /// Returns the text with everything that drives a terminal or hides in it made visible.
 pub(crate) fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

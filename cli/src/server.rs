@@ -7,6 +7,7 @@ mod discovery;
 mod lock;
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -244,6 +245,33 @@ fn in_process(context: &Context, dir: &DataDir, launch: Launch) -> anyhow::Resul
     // A free port, and no idle time-out: it ends with its last client, not with the clock.
     let config = ServerConfig::new(dir.path().to_owned(), root, exec_helper()?);
     Ok(settings.apply(config))
+}
+
+/// Who has a data folder, as one who only looks can tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    /// Its process, where its files say so.
+    pub(crate) pid: Option<u32>,
+    /// Its address, where its files say so.
+    pub(crate) url: Option<String>,
+    /// Somebody takes connections there.
+    pub(crate) answers: bool,
+}
+
+impl Holder {
+    /// Looks who has the folder; `None`: nobody. Changes nothing in it.
+    pub(crate) async fn of(folder: &Path) -> Option<Self> {
+        if !lock::is_held(folder) {
+            return None;
+        }
+        let found = Discovery::read_in(folder);
+        let answers = match &found {
+            Some(found) => found.answers().await,
+            None => false,
+        };
+        let pid = found.as_ref().map(|found| found.pid).or_else(|| Lock::holder_in(folder));
+        Some(Self { pid, url: found.map(|found| found.url), answers })
+    }
 }
 
 /// Returns how the server starts this program again to confine a tool.

@@ -1,8 +1,8 @@
-//! What a command wants of the terminal itself: a line that is typed but not shown.
+//! What a command wants of the terminal itself: a line that is typed but not shown, and the size.
 
 use std::io::{self, Read};
 
-use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode, size};
 use secrecy::zeroize::Zeroizing;
 
 const CTRL_C: u8 = 3;
@@ -52,6 +52,11 @@ fn line(input: &mut impl Read, limit: usize) -> io::Result<Option<Zeroizing<Stri
         Ok(text) => Ok(Some(Zeroizing::new(text.to_owned()))),
         Err(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "the line is not UTF-8")),
     }
+}
+
+/// Returns the columns and rows of the terminal.
+pub(crate) fn dimensions() -> Option<(u16, u16)> {
+    size().ok()
 }
 
 #[cfg(test)]

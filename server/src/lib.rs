@@ -40,6 +40,7 @@ pub use tns_server_engines::{
     EngineConfig, FileChoice, FileSettings, KeyStore, ModelPrice, Origin, PROVIDERS, Price, Provider,
     ProviderOverrides, Sourced, StoredKeys, base_url_variable, key_variable,
 };
+pub use tns_server_store::{Inspection, Pages};
 pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};
 
 /// The database's name in the data folder.
@@ -283,6 +284,27 @@ async fn engines(
 async fn label(registry: &EngineRegistry) -> Result<EngineLabel, OpenError> {
     let DefaultEngine { provider, model, reason, pricing } = registry.choose().await?;
     Ok(EngineLabel { provider, model, reason, pricing })
+}
+
+/// Says which engine a server with this configuration would give new agents, without starting one.
+///
+/// # Errors
+/// [`OpenError`] when what is named or configured can't be opened.
+pub async fn choose_engine(config: &EngineConfig) -> Result<EngineLabel, OpenError> {
+    label(&EngineRegistry::new(config.clone())).await
+}
+
+/// Looks over the store of a data folder for at most about `limit`, without changing it; a server may be
+/// using it. `None`: there is none yet. Blocks.
+///
+/// # Errors
+/// [`StoreError`] when it can't be opened.
+pub fn inspect_store(data_dir: &Path, limit: Duration) -> Result<Option<Inspection>, StoreError> {
+    let database = data_dir.join(DATABASE);
+    match database.try_exists() {
+        Ok(false) => Ok(None),
+        Ok(true) | Err(_) => tns_server_store::inspect(&database, limit).map(Some),
+    }
 }
 
 /// Listens on the bind address; for 127.0.0.1 also on ::1 of the same port, where there is one.

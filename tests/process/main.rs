@@ -6,6 +6,7 @@
 mod binary;
 mod config;
 mod crash;
+mod doctor;
 mod documents;
 mod failure;
 mod keyring;

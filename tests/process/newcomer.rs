@@ -154,7 +154,8 @@ async fn a_damaged_database_is_named_with_what_to_do() {
 #[tokio::test]
 async fn help_in_a_pipe_is_plain_text() {
     let home = Home::new().set("TERM", "xterm-256color");
-    let commands = ["serve", "chat", "run", "kb", "agents", "sessions", "audit", "config", "schema"];
+    let commands =
+        ["serve", "chat", "run", "kb", "agents", "sessions", "audit", "config", "doctor", "schema"];
     let helps = commands.iter().map(|command| vec![*command, "--help"]);
     let pages = [vec!["--help"], vec!["-h"], vec!["help"], vec!["kb", "add", "--help"]];
     for args in helps.chain(pages) {

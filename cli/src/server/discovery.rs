@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -46,7 +46,12 @@ impl Discovery {
 
     /// Reads what a server left; `None` when there is nothing that can be read.
     pub(crate) fn read(dir: &DataDir) -> Option<Self> {
-        serde_json::from_slice(&fs::read(dir.file(FILE)).ok()?).ok()
+        Self::read_in(dir.path())
+    }
+
+    /// As [`Self::read`], of a folder that nobody checked.
+    pub(crate) fn read_in(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(folder.join(FILE)).ok()?).ok()
     }
 
     /// Removes what a server that was killed left behind. Only the holder of the lock may do so.

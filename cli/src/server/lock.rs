@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use anyhow::Context as _;
 
@@ -52,10 +53,22 @@ impl Lock {
 
     /// Returns the process that has the lock, if its file says so.
     pub(crate) fn holder(dir: &DataDir) -> Option<u32> {
+        Self::holder_in(dir.path())
+    }
+
+    /// As [`Self::holder`], of a folder that nobody checked.
+    pub(crate) fn holder_in(folder: &Path) -> Option<u32> {
         let mut text = String::new();
-        File::open(dir.file(FILE)).ok()?.take(MAX_PID_BYTES).read_to_string(&mut text).ok()?;
+        File::open(folder.join(FILE)).ok()?.take(MAX_PID_BYTES).read_to_string(&mut text).ok()?;
         text.trim().parse().ok()
     }
+}
+
+/// Whether a process has the lock of this folder. Takes it for no longer than it takes to see that.
+pub(crate) fn is_held(folder: &Path) -> bool {
+    // Shared, so that two who look don't take each other for a server.
+    File::open(folder.join(FILE))
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 #[cfg(test)]
@@ -67,10 +80,13 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = DataDir::open(Some(&parent.path().join("data"))).unwrap();
         assert_eq!(Lock::holder(&dir), None);
+        assert!(!is_held(dir.path()));
         let lock = Lock::take(&dir).unwrap().unwrap();
         assert!(Lock::take(&dir).unwrap().is_none());
         assert_eq!(Lock::holder(&dir), Some(std::process::id()));
+        assert!(is_held(dir.path()));
         drop(lock);
+        assert!(!is_held(dir.path()));
         assert!(Lock::take(&dir).unwrap().is_some());
     }
 }
