@@ -76,8 +76,8 @@ async fn a_setting_is_explained_and_a_wrong_name_gets_the_nearest() {
     let ran = home.run(&["config", "explain", "spend.daily"]).await;
     assert_eq!(
         ran.answer(),
-        "spend.daily: most US dollars that models may cost a day\nvalue: 2.5 (TNS_SPEND_DAILY)\n\
-         set by, weakest first: spend.daily in the config file < TNS_SPEND_DAILY\n"
+        "spend.daily: most US dollars that models may cost a day\nvalue: 2.5 (TNS_DAILY_CAP)\n\
+         set by, weakest first: spend.daily in the config file < TNS_DAILY_CAP\n"
     );
     let ran = home.run(&["config", "explain", "spend.dayly"]).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");

@@ -92,12 +92,13 @@ mod tests {
 
     use super::*;
     use crate::http::Http;
+    use crate::origin::Key;
     use crate::retry::Patience;
     use crate::stand_in::{Reply, StandIn, Then};
 
     async fn asked(reply: Reply, limit: Duration) -> Result<Value, EngineError> {
         let server = StandIn::start([reply]).await;
-        let endpoint = Endpoint::new("openai", &server.base_url(), Some("k".into())).unwrap();
+        let endpoint = Endpoint::new("openai", &server.base_url(), Some(Key::of_test("k"))).unwrap();
         let request = Http::new(Patience::default()).client(&endpoint).await.unwrap().get(endpoint.url("/x"));
         ask(&endpoint, Question { limit, ..Question::new(request, "says no list") }).await
     }

@@ -58,56 +58,6 @@ pub struct FileSettings {
     pub base_urls: BTreeMap<&'static str, String>,
 }
 
-/// Which providers a client may name for its agents.
-    pub overrides: ProviderOverrides,
-    /// Model servers of this machine that are looked for when nothing is named or configured.
-    pub local_servers: Vec<LocalServer>,
-    /// How long engines wait.
-    pub patience: Patience,
-    /// Prices of the operator's own, each checked with [`Price::check`]; the first that fits holds, before the list.
-    ///
-    /// [`Price::check`]: crate::Price::check
-    pub prices: Vec<ModelPrice>,
-    /// Where keys may be that neither the environment nor a config file holds.
-    pub key_store: Option<KeyStore>,
-    pub(crate) access: BTreeMap<&'static str, Access>,
-}
-
-/// The provider and the model that a config file names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FileChoice {
-    /// The file, as it is shown to people.
-    pub path: Arc<str>,
-    /// What it names.
-    pub choice: EngineChoice,
-}
-
-/// What a config file sets, besides the rest of [`EngineConfig`].
-#[derive(Debug, Clone, Default)]
-pub struct FileSettings {
-    /// What it names.
-    pub choice: FileChoice,
-    /// Keys by provider.
-    pub keys: BTreeMap<&'static str, SecretString>,
-    /// Addresses by provider.
-    pub base_urls: BTreeMap<&'static str, String>,
-}
-
-/// What a model costs by the operator's own word, in US dollars for a million tokens.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OwnPrice {
-    /// The provider's id.
-    pub provider: String,
-    /// The model's name there.
-    pub model: String,
-    /// Input; not negative.
-    pub input: f64,
-    /// Input that the provider had kept; as other input where nothing is said.
-    pub cached_input: Option<f64>,
-    /// Output; not negative.
-    pub output: f64,
-}
-
 /// Which providers a client may name for its agents. The default is the operator's, and always allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ProviderOverrides {

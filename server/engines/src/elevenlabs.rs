@@ -56,12 +56,13 @@ fn kind(status: Option<u16>, said: &Said) -> EngineErrorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::Key;
     use crate::refusal::refused;
 
     #[test]
     fn the_body_says_what_a_status_means() {
         use EngineErrorKind::{BadKey, NoCredit, Provider, RateLimited, Unavailable};
-        let endpoint = Endpoint::new(PROVIDER, "https://api.example.org", Some("k".into())).unwrap();
+        let endpoint = Endpoint::new(PROVIDER, "https://api.example.org", Some(Key::of_test("k"))).unwrap();
         for (status, detail, expected) in [
             (401, r#"{"status":"invalid_api_key","message":"Invalid API key"}"#, BadKey),
             (

@@ -147,8 +147,8 @@ fn holds(decoded: &Decoded, length: usize) -> Result<(), String> {
                 size += name.len();
                 started.push(name.as_str());
             }
-            StepEvent::Waiting { .. } | StepEvent::Finished(_) => {
-                return Err("against the rule: a decoder neither waits nor finishes".to_owned());
+            StepEvent::Waiting { .. } | StepEvent::Usage(_) | StepEvent::Finished(_) => {
+                return Err("against the rule: a decoder neither waits, counts nor finishes".to_owned());
             }
         }
     }

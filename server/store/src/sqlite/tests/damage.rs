@@ -104,7 +104,7 @@ async fn a_damaged_page_is_told_and_hides_no_other() {
     let [one, two] = two_long_logs(&store).await;
     drop(store);
     // A page in the middle of the first log.
-    let page: u64 = folder
+    let page: i64 = folder
         .stranger()
         .query_row(
             "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' ORDER BY path LIMIT 1 OFFSET 3",
@@ -113,7 +113,7 @@ async fn a_damaged_page_is_told_and_hides_no_other() {
         )
         .unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
-    file.write_all_at(&[0; 4096], (page - 1) * 4096).unwrap();
+    file.write_all_at(&[0; 4096], (u64::try_from(page).unwrap() - 1) * 4096).unwrap();
 
     for _ in 0..2 {
         let store = folder.open();

@@ -6,7 +6,7 @@ use tns_server_core::event::{AssistantMessage, DurableEvent, MessageStatus};
 use tns_server_core::store::{NewEvent, Store as _};
 use tns_server_core::usage::Money;
 
-use super::{Folder, find, line, make, plain, stored};
+use super::{Folder, find, line, plain, stored};
 
 const DAY: Day = Day::from_number(20_787);
 
