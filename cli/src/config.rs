@@ -91,7 +91,8 @@ impl Config {
         };
         let dollars = |name: &'static str, below: Option<f64>| -> Result<Option<Sourced<f64>>, Stop> {
             let Some(Sourced { value, origin }) = set(name) else { return Ok(below.map(from_file)) };
-            let amount = value.parse().map_err(|_| wrong(name, "must be a number of US dollars"))?;
+            let amount =
+                value.parse().map_err(|_| wrong(name, "must be an amount of dollars, such as 5 or 0.25"))?;
             let value = read::check_dollars(amount).map_err(|why| wrong(name, why))?;
             Ok(Some(Sourced { value, origin }))
         };

@@ -160,7 +160,7 @@ async fn serve_and_its_info_name_the_source_of_the_choice() {
     assert_eq!(model.keys(), [format!("Bearer {CANARY}")]);
     assert!(!server.log().contains("canary"), "{}", server.log());
     drop(server);
-    let server = home.serve(&["--provider", "offline"]).await;
+    let server = home.serve(&["--provider", "offline", "--model", "offline"]).await;
     assert_eq!(server.rest().info().await.unwrap().default_reason, "named by --provider");
 }
 

@@ -92,7 +92,7 @@ async fn a_home_that_can_not_be_used_and_a_wrong_variable_are_findings() {
         ("HOME", "relative", "data folder"),
         ("TNS_DATA_DIR", "/dev/null", "data folder"),
         ("TNS_CONFIG", "/dev/null/x", "config file"),
-        ("TNS_SPEND_DAILY", "much", "environment"),
+        ("TNS_DAILY_CAP", "much", "environment"),
     ] {
         let ran = examine(&Home::new().set(name, value), &[]).await;
         assert_eq!(ran.code, Some(1), "{name}={value}: {ran:?}");

@@ -206,7 +206,8 @@ impl Drop for SessionReader {
     }
 }
 
-/// Streams the durable events of all of a principal's sessions after a place of the store.
+/// Streams the durable events of all of a principal's sessions after a place of the store, in the store's order.
+/// What is only shown keeps its own order beside them, and may come a moment later than what followed it.
 pub(crate) fn of_server(gateway: &Arc<Gateway>, after: u64, taking: Taking) -> Response {
     let outbox = Arc::new(Outbox::new(Face::Log, true));
     if taking == Taking::Online {

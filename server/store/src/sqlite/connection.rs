@@ -1,6 +1,7 @@
 //! Opens the file and its connections with the settings that durability and a small idle process need.
 
 use std::fs::OpenOptions;
+use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +13,8 @@ use super::Options;
 use super::error::{Fault, failed, from_io};
 use super::migrate;
 
+/// What a database file begins with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Mode of the database file; SQLite gives its companions (`-wal`, `-shm`) the same.
 const FILE_MODE: u32 = 0o600;
 /// Page cache of the writer, in KiB. The hot pages of a log are its last ones.
@@ -76,8 +79,10 @@ pub(super) fn connect(
     Ok(connection)
 }
 
-/// Makes the file with its mode before SQLite would make it with a wider one.
+/// Makes the file with its mode before SQLite would make it with a wider one. SQLite takes a file that begins
+/// with nothing for an empty one and would write over what follows.
 fn make_file(path: &Path) -> Result<(), StoreError> {
+    let mut begin = Vec::new();
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -85,6 +90,11 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
         .truncate(false)
         .mode(FILE_MODE)
         .open(path)
-        .map(drop)
-        .map_err(|error| from_io(&format!("open {}", path.display()), &error))
+        .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut begin))
+        .map_err(|error| from_io(&format!("open {}", path.display()), &error))?;
+    if begin.is_empty() || begin == MAGIC {
+        Ok(())
+    } else {
+        Err(StoreError::Damaged("file is not a database".to_owned()))
+    }
 }
