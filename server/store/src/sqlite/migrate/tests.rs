@@ -67,6 +67,11 @@ impl Old {
         }
         connection.execute_batch(&format!("PRAGMA user_version = {steps}")).unwrap();
         fill(&connection);
+        if steps >= 2 {
+            connection
+                .execute("INSERT INTO usage VALUES (20000, 1, 'p', 'm', 1, 2, 3, 4, 5, 0)", [])
+                .unwrap();
+        }
         old
     }
 
