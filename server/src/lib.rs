@@ -23,7 +23,7 @@ use tns_server_core::session::hub::Hub;
 use tns_server_core::spend::{Ledger, SpendLimits};
 use tns_server_core::store::{DocumentStore, Knowledge, Store};
 use tns_server_core::tool::Tool;
-use tns_server_engines::{Catalogue, DefaultEngine, EngineRegistry};
+use tns_server_engines::{DefaultEngine, EngineRegistry};
 use tns_server_knowledge::KnowledgeEngine;
 use tns_server_tools::{SchemaCheck, ToolsConfig};
 use tokio::net::TcpListener;
@@ -33,12 +33,12 @@ use tokio::task::JoinSet;
 pub use config::{DEFAULT_PORT, ServerConfig};
 pub use gateway::EngineLabel;
 use gateway::{Acceptor, Door, Gateway};
-pub use tns_server_core::engine::{EngineChoice, OpenError, Pricing};
+pub use tns_server_core::engine::{EngineChoice, EngineErrorKind, OpenError, Pricing};
 pub use tns_server_core::store::StoreError;
 pub use tns_server_core::turn::TurnLimits;
 pub use tns_server_engines::{
-    EngineConfig, FileChoice, FileSettings, KeyStore, ModelPrice, Origin, PROVIDERS, Price, Provider,
-    ProviderOverrides, Sourced, StoredKeys, base_url_variable, key_variable,
+    Catalogue, CatalogueError, EngineConfig, FileChoice, FileSettings, KeyStore, ModelPrice, Origin,
+    PROVIDERS, Price, Provider, ProviderOverrides, Sourced, StoredKeys, base_url_variable, key_variable,
 };
 pub use tns_server_store::{Inspection, Pages};
 pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};

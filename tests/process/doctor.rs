@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use serde_json::Value;
 use tns_tests::provider::{ModelServer, text_body};
 use tns_tests::secret_service::{Mood, SecretService};
+use tns_tests::standin::{BAD_KEY, GOOD_KEY, OUTAGE_KEY, Standin};
 use tokio::net::TcpListener;
 
 use crate::binary::{Home, Ran};
@@ -143,4 +144,22 @@ async fn keys_are_told_by_where_they_are_and_never_shown() {
     service.turn(Mood::Locked);
     let ran = examine(&home, &[]).await;
     assert_eq!(check(&ran, "keyring")["status"], "warn", "{ran:?}");
+}
+
+#[tokio::test]
+async fn keys_are_tried_only_where_that_is_asked_for() {
+    for (key, status) in [(GOOD_KEY, "ok"), (BAD_KEY, "fail"), (OUTAGE_KEY, "warn")] {
+        let standin = Standin::start().await;
+        let mut home = Home::bare().set("TNS_PROVIDER", "offline");
+        for (name, value) in standin.variables("openai", &format!("{key}-{CANARY}")) {
+            home = home.set(&name, &value);
+        }
+        let silent = examine(&home, &[]).await;
+        assert_eq!(silent.code, Some(0), "{silent:?}");
+        assert!(standin.requests().is_empty() && standin.lists().is_empty(), "nobody was asked");
+        let ran = examine(&home, &["--online", "-vvv"]).await;
+        assert_eq!(check(&ran, "openai online")["status"], status, "{ran:?}");
+        assert_eq!(ran.code, Some(i32::from(status == "fail")), "{ran:?}");
+        assert!(!ran.stdout.contains("canary") && !ran.stderr.contains("canary"), "{ran:?}");
+    }
 }

@@ -22,6 +22,11 @@ pub(crate) struct Args {
     /// The port that a server would take
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
+    /// Ask each provider that is set up whether its key works
+    ///
+    /// Where a provider is paid by the token, this pays for the smallest step there is.
+    #[arg(long)]
+    online: bool,
 }
 
 /// How something is.
@@ -72,7 +77,7 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
     logging::start(context, logging::Unasked::Nothing)?;
     let mut checks = Vec::new();
     server::block_on(async {
-        setup::check(context, &mut checks).await;
+        setup::check(context, args.online, &mut checks).await;
         folder::check(context, args.port, &mut checks).await;
         Ok(())
     })?;

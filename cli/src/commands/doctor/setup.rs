@@ -1,6 +1,9 @@
 //! What the user set up: the config file, the keys, the engine that follows from both.
 
-use tns_server::{EngineChoice, Origin, PROVIDERS, base_url_variable, choose_engine, key_variable};
+use tns_server::{
+    Catalogue, CatalogueError, EngineChoice, EngineErrorKind, Origin, PROVIDERS, base_url_variable,
+    choose_engine, key_variable,
+};
 
 use super::Check;
 use crate::Context;
@@ -12,7 +15,7 @@ const KEYRING: &str = "keyring";
 const ENGINE: &str = "engine";
 
 /// Checks the settings. Where the file can't be used, the rest is checked without it.
-pub(super) async fn check(context: &Context, checks: &mut Vec<Check>) {
+pub(super) async fn check(context: &Context, online: bool, checks: &mut Vec<Check>) {
     let place = match Place::find(context.globals.config.as_deref()) {
         Ok(place) => place,
         Err(stop) => return checks.push(failed(FILE, &stop)),
@@ -35,6 +38,9 @@ pub(super) async fn check(context: &Context, checks: &mut Vec<Check>) {
         Err(stop) => return checks.push(failed("environment", &stop)),
     };
     check_keys(&config, checks).await;
+    if online {
+        check_online(&config, checks).await;
+    }
     let label = choose_engine(&config.engines).await;
     checks.push(match label {
         Ok(label) => {
@@ -83,6 +89,28 @@ async fn check_keys(config: &Config, checks: &mut Vec<Check>) {
         }
         None => Check::ok(KEYRING, format!("asked; it holds {held} of the keys above")),
     });
+}
+
+/// Asks each provider that has a key, and an address to send it to, whether it takes it.
+async fn check_online(config: &Config, checks: &mut Vec<Check>) {
+    let catalogue = Catalogue::new(config.engines.clone());
+    for provider in PROVIDERS.iter().filter(|provider| config.key(provider).is_some()) {
+        if config.engines.base_url(provider).is_none() {
+            continue;
+        }
+        let name = format!("{} online", provider.id);
+        let fix = format!("`tns providers show {}` tells where to get a key", provider.id);
+        checks.push(match catalogue.validate(provider.id, None).await {
+            Ok(check) => Check::ok(name, format!("it takes the key; credit: {}", check.credit.as_str())),
+            // The key may be well: who is asked is not.
+            Err(CatalogueError::Provider(error))
+                if matches!(error.kind, EngineErrorKind::Unavailable | EngineErrorKind::RateLimited) =>
+            {
+                Check::warn(name, error.to_string(), "try again later")
+            }
+            Err(error) => Check::fail(name, error.to_string(), fix),
+        });
+    }
 }
 
 /// Tells a fault whose words say already what mends it.
