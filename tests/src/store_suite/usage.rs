@@ -55,7 +55,7 @@ pub async fn usage_is_summed_up_by_day_provider_and_model(store: &impl AnyStore)
     let of_day = [row(DAY, a, 2, [30, 15, 3], 0.75), row(DAY, b, 1, [4, 2, 4], 1.0)];
     let of_next = UsageRow { unpriced_steps: 1, ..row(NEXT, a, 2, [4, 2, 6], 0.1) };
     assert_eq!(store.usage(DAY..=DAY).await.unwrap(), of_day);
-    assert_eq!(store.usage(NEXT..=NEXT).await.unwrap(), [of_next.clone()]);
+    assert_eq!(store.usage(NEXT..=NEXT).await.unwrap(), std::slice::from_ref(&of_next));
     assert_eq!(store.usage(DAY..=NEXT).await.unwrap(), [&of_day[..], &[of_next]].concat());
     let before = Day::from_number(DAY.number() - 1);
     assert_eq!(store.usage(before..=before).await, Ok(vec![]));

@@ -149,13 +149,14 @@ async fn a_model_without_a_price_works_only_without_a_limit() {
     let unpriced = |ledger: &Arc<Ledger>, budget| {
         refusal(admit(ledger, Pricing::Unknown, SessionSpend { budget, ..SessionSpend::default() }))
     };
-    let told = Some(SpendRefusal::Unpriced { provider: "maker".into(), model: "m-1".into() });
+    let refused = SpendRefusal::Unpriced { provider: "maker".into(), model: "m-1".into() };
+    assert!(refused.to_string().contains("[prices]"));
+    let told = Some(refused);
     assert_eq!(unpriced(&bench.ledger(Some(9.0), None).await, None), told);
     assert_eq!(unpriced(&bench.ledger(None, Some(9.0)).await, None), told);
     let unlimited = bench.ledger(None, None).await;
     assert_eq!(unpriced(&unlimited, Some(9.0)), told);
     assert_eq!(unpriced(&unlimited, None), None);
-    assert!(told.unwrap().to_string().contains("[prices]"));
 }
 
 #[tokio::test]

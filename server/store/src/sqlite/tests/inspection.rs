@@ -45,7 +45,7 @@ async fn torn_pages_are_found() {
     let store = folder.open();
     let session = make(&store, "s").await;
     for _ in 0..20 {
-        stored(&store, plain(session, vec![line(&"word ".repeat(500))])).await;
+        stored(&store, plain(session, vec![line("word ".repeat(500))])).await;
     }
     drop(store);
     let mut bytes = fs::read(folder.file()).unwrap();
