@@ -175,6 +175,7 @@ impl Server {
             arguments: Arc::new(SchemaCheck),
             limits: config.limits,
             ledger,
+            lasting: None,
             unsandboxed: config.unsandboxed,
             hub: Hub::default(),
             temporary,
@@ -265,7 +266,8 @@ impl RunningServer {
 fn temporary(deps: &SessionDeps) -> SessionDeps {
     let store = Arc::new(MemoryStore::new());
     let knowledge = Arc::new(KnowledgeEngine::open(None, store.clone()));
-    SessionDeps { store: store.clone(), documents: store, knowledge, ..deps.clone() }
+    let lasting = Some(deps.store.clone());
+    SessionDeps { store: store.clone(), documents: store, knowledge, lasting, ..deps.clone() }
 }
 
 async fn canonical(folder: &Path) -> Result<PathBuf, StartError> {

@@ -99,6 +99,23 @@ async fn a_session_has_its_limit_and_a_budget_is_kept_with_it() {
 }
 
 #[tokio::test]
+async fn what_a_temporary_session_spent_outlives_it() {
+    let script = Script::new().step([say("x"), cost(1.0)]);
+    let setup = limited(&script, Some(1.0), None);
+    let (server, mut socket) = serve(&setup, Pricing::Known).await;
+    let new = CreateSession { id: Some(session("t")), temp: true, ..CreateSession::default() };
+    server.rest().create_session(new).await.unwrap();
+    socket.chat("t", "hi").await;
+    socket.expect("done").await;
+    refused(&mut socket, "s").await;
+    server.stop().await;
+    let (server, mut socket) = serve(&setup, Pricing::Known).await;
+    refused(&mut socket, "s").await;
+    assert_eq!(server.rest().usage(None, None).await.unwrap().total.cost, 1.0);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_budget_is_an_amount() {
     let server = crate::start(Script::new()).await;
     for budget in [-1.0, f64::MAX * 2.0] {

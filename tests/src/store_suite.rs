@@ -116,6 +116,7 @@ macro_rules! store_suite {
             stream::the_epoch_stays
             usage::usage_is_summed_up_by_day_provider_and_model
             usage::a_step_without_a_day_counts_on_the_day_it_is_stored
+            usage::usage_of_sessions_elsewhere_is_added
             usage::absurd_counters_do_not_break_the_sums
             usage::usage_is_not_counted_where_nothing_is_stored
             usage::usage_of_a_deleted_session_stays_in_the_day

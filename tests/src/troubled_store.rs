@@ -196,6 +196,11 @@ impl Store for TroubledStore {
         self.inner.usage(days).await
     }
 
+    async fn add_usage(&self, row: UsageRow) -> Result<(), StoreError> {
+        self.call()?;
+        self.inner.add_usage(row).await
+    }
+
     async fn session_cost(&self, session: SessionKey) -> Result<Money, StoreError> {
         self.call()?;
         self.inner.session_cost(session).await

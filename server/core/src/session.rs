@@ -57,6 +57,8 @@ pub struct SessionDeps {
     pub limits: TurnLimits,
     /// What counts the money that is spent.
     pub ledger: Arc<Ledger>,
+    /// Where what steps used is added up beside `store`, which does not last: what was spent stays spent.
+    pub lasting: Option<Arc<dyn Store>>,
     /// FULL_AUTO may be set although no sandbox holds the tools.
     pub unsandboxed: bool,
     /// What is told of all sessions at once.

@@ -314,6 +314,9 @@ pub trait Store: Send + Sync + 'static {
     /// in this order. What a step used is added when the step is stored ([`UsageRow::of`]).
     async fn usage(&self, days: RangeInclusive<Day>) -> Result<Vec<UsageRow>, StoreError>;
 
+    /// Adds what was used by a session that is not this store's, such as one in memory.
+    async fn add_usage(&self, row: UsageRow) -> Result<(), StoreError>;
+
     /// Returns what a session's steps have cost, on all days.
     async fn session_cost(&self, session: SessionKey) -> Result<Money, StoreError>;
 

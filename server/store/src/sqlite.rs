@@ -46,6 +46,7 @@ use log::Rate;
 use reader::Readers;
 use session::{CreateSession, DeleteSession};
 use transfer::{AbandonImport, BeginImport, FinishImport, ForkSession, ImportEvents};
+use usage::AddUsage;
 use writer::{Work, Write, Writer};
 
 /// How long a write waits, from its call on, while another process holds the store.
@@ -303,6 +304,10 @@ impl Store for SqliteStore {
 
     async fn usage(&self, days: RangeInclusive<Day>) -> Result<Vec<UsageRow>, StoreError> {
         self.readers.read(move |connection| usage::days(connection, &days)).await
+    }
+
+    async fn add_usage(&self, row: UsageRow) -> Result<(), StoreError> {
+        self.writer.submit(AddUsage(row)).await
     }
 
     async fn session_cost(&self, session: SessionKey) -> Result<Money, StoreError> {

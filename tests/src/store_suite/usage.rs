@@ -72,6 +72,18 @@ pub async fn a_step_without_a_day_counts_on_the_day_it_is_stored(store: &impl An
     assert_eq!((rows.len(), rows[0].cost), (1, Money::from_dollars(0.5)));
 }
 
+/// What sessions elsewhere used is in the day, and no session's.
+pub async fn usage_of_sessions_elsewhere_is_added(store: &impl AnyStore) {
+    let session = make(store, "one").await;
+    let a = ("maker", "a");
+    stored(store, plain(session.key, vec![step(Some(DAY), a, used(2, 1, Some(0.5)))])).await;
+    for _ in 0..2 {
+        store.add_usage(row(DAY, a, 1, [2, 1, 1], 0.5)).await.unwrap();
+    }
+    assert_eq!(store.usage(DAY..=DAY).await.unwrap(), [row(DAY, a, 3, [6, 3, 3], 1.5)]);
+    assert_eq!(store.session_cost(session.key).await, Ok(Money::from_dollars(0.5)));
+}
+
 /// Whatever a provider tells, sums stay sums.
 pub async fn absurd_counters_do_not_break_the_sums(store: &impl AnyStore) {
     let session = make(store, "one").await;

@@ -30,6 +30,7 @@ use crate::approval::broker::Broker;
 use crate::engine::Engine;
 use crate::event::{ActiveReply, Answer, DurableEvent, Event, LiveEvent, Published, Refusal, Subscriber};
 use crate::store::{Append, Appended, Condition, NewEvent, SessionRecord, SessionState, StoreError};
+use crate::usage::UsageRow;
 
 /// The task of a session.
 pub(crate) struct Actor {
@@ -259,6 +260,8 @@ impl Actor {
                 Outgoing::Live(_) => None,
             })
             .collect();
+        let now = Timestamp::now();
+        let used = durable.iter().filter_map(|new| UsageRow::of(&new.event, now)).collect();
         let mut places = Vec::new();
         if !durable.is_empty() || next.is_some() {
             let append = Append {
@@ -268,7 +271,10 @@ impl Actor {
                 ..Append::new(self.identity.key, durable)
             };
             match self.deps.store.append(append).await? {
-                Appended::Stored(stored) => places = stored,
+                Appended::Stored(stored) => {
+                    places = stored;
+                    self.add_up(used).await;
+                }
                 Appended::Unchanged => return Ok(None),
             }
         }
@@ -319,6 +325,16 @@ impl Actor {
                     running.reply.text.clear();
                 }
                 Event::Durable(_) | Event::Live(_) | Event::Answer(_) => {}
+            }
+        }
+    }
+
+    /// Adds what stored steps used to a store that lasts, where the session's own does not.
+    async fn add_up(&mut self, used: Vec<UsageRow>) {
+        let Some(lasting) = self.deps.lasting.clone() else { return };
+        for row in used {
+            if let Err(error) = lasting.add_usage(row).await {
+                tracing::error!(session = %self.identity.id, %error, "what a step used is not added up");
             }
         }
     }

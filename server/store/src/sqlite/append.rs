@@ -117,7 +117,7 @@ impl Work for AppendEvents {
                 write.search.push(Change::message(place.gseq, &session.principal, terms));
             }
             if let Some(row) = &event.usage {
-                usage::add(write.connection, self.session, row)?;
+                usage::add(write.connection, Some(self.session), row)?;
             }
             places.push(place);
         }

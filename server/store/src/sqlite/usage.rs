@@ -8,10 +8,22 @@ use tns_server_core::store::SessionKey;
 use tns_server_core::usage::{Money, UsageRow};
 
 use super::error::Fault;
+use super::writer::{Work, Write};
 use super::{signed, unsigned};
 
-/// Adds what a step used.
-pub(super) fn add(connection: &Connection, session: SessionKey, row: &UsageRow) -> Result<(), Fault> {
+/// Adds what a session elsewhere used.
+pub(super) struct AddUsage(pub(super) UsageRow);
+
+impl Work for AddUsage {
+    type Output = ();
+
+    fn run(&self, write: &mut Write<'_>) -> Result<(), Fault> {
+        add(write.connection, None, &self.0)
+    }
+}
+
+/// Adds what a step used. Rows without a session are not joined: no two of them are known to be the same.
+pub(super) fn add(connection: &Connection, session: Option<SessionKey>, row: &UsageRow) -> Result<(), Fault> {
     connection
         .prepare_cached(
             "INSERT INTO usage (day, session_pk, provider, model, steps, input, cached_input, output,
@@ -22,7 +34,7 @@ pub(super) fn add(connection: &Connection, session: SessionKey, row: &UsageRow) 
         )?
         .execute(params![
             row.day.number(),
-            session.0,
+            session.map(|session| session.0),
             row.provider,
             row.model,
             signed(row.steps),
