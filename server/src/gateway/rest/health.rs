@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tns_protocol::PROTOCOL_VERSION;
+use tns_protocol::log::EXTENSION;
 use tns_protocol::rest::{Health, HealthComponents, HealthStatus, ServerInfo};
 
 use crate::gateway::Gateway;
@@ -59,7 +60,7 @@ pub(in crate::gateway) async fn info(State(gateway): State<Arc<Gateway>>) -> Jso
         name: "tns".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: PROTOCOL_VERSION,
-        extensions: Vec::new(),
+        extensions: vec![EXTENSION.to_owned()],
         active_sessions: gateway.registry.active() as u64,
         uptime_seconds: gateway.started.elapsed().as_secs(),
         default_provider: gateway.engine.provider.clone(),
