@@ -25,6 +25,8 @@ pub struct ServerConfig {
     pub roots: Vec<PathBuf>,
     /// Keys, addresses and the choice of the engine, each with what set it.
     pub engines: EngineConfig,
+    /// Erase sessions whose log did not grow for so long and that nobody uses; `None`: keep them.
+    pub retention: Option<Duration>,
     /// Stop when nothing happened for so long; `None`: never.
     pub idle_timeout: Option<Duration>,
     /// FULL_AUTO may be set although no sandbox holds the tools.
@@ -50,6 +52,7 @@ impl ServerConfig {
             port: 0,
             roots: vec![root],
             engines: EngineConfig::from_env(|_| None),
+            retention: None,
             idle_timeout: None,
             unsandboxed: false,
             exec_helper,

@@ -6,6 +6,7 @@
 
 mod config;
 mod gateway;
+mod retention;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -183,6 +184,9 @@ impl Server {
         let gateway = Arc::new(Gateway::new(deps, roots, parts.engine, parts.catalogue));
         let acceptor = Acceptor::new(gateway::router(gateway.clone(), Door::new(address.port())));
         let mut tasks = JoinSet::new();
+        if let Some(keep) = config.retention {
+            tasks.spawn(retention::run(gateway.clone(), keep));
+        }
         for listener in listeners {
             tasks.spawn(acceptor.clone().run(listener));
         }

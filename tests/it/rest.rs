@@ -50,7 +50,7 @@ async fn info_names_the_server_its_engine_and_its_limits() {
     info["uptimeSeconds"] = json!(0);
     assert_eq!(
         info,
-        json!({ "name": "tns", "version": env!("CARGO_PKG_VERSION"), "protocol": 1, "extensions": [],
+        json!({ "name": "tns", "version": env!("CARGO_PKG_VERSION"), "protocol": 1, "extensions": ["events.1"],
             "activeSessions": 0, "uptimeSeconds": 0, "defaultProvider": "scripted", "defaultModel": "script",
             "defaultReason": "a test", "workspaces": [workspace],
             "limits": { "maxMessageBytes": 8 << 20, "maxSmallMessageBytes": 1 << 20 } })

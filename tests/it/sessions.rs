@@ -1,11 +1,13 @@
 //! Sessions as things: named, forked, rated, erased, and temporary.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tns_protocol::rest::CreateSession;
 use tns_server_core::scripted::{Beat, Gate, Script};
 use tns_server_core::store::{DocumentStore, LOCAL_PRINCIPAL, SearchQuery, Store};
 use tns_tests::socket::{of_type, text};
-use tns_tests::{Socket, TestServer, session};
+use tns_tests::{Setup, Socket, TestServer, session};
 
 use crate::{say, setup, start};
 
@@ -145,5 +147,27 @@ async fn a_temporary_session_works_is_in_no_list_and_leaves_nothing_on_disk() {
     assert!(setup.store.find_session(LOCAL_PRINCIPAL, &session("t")).await.unwrap().is_none());
     assert_eq!(setup.store.document_changes(0, 10).await.unwrap(), []);
     assert_eq!(server.rest().session(&session("t")).await.unwrap().head_seq, 4);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_that_were_kept_long_enough_are_erased() {
+    let setup = setup(Script::new());
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    for id in ["one", "two"] {
+        socket.chat(id, "hello").await;
+        socket.until("done").await;
+    }
+    server.stop().await;
+    // Everything is older than nothing, and nobody is there.
+    let expiring = Setup { retention: Some(Duration::ZERO), ..setup.clone() };
+    let server = TestServer::start(&expiring).await;
+    let erased = async {
+        while !titles(&server).await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), erased).await.expect("they are erased in time");
     server.stop().await;
 }

@@ -108,11 +108,15 @@ async fn the_stream_of_a_session_ends_with_it() {
     let server = start(Script::new()).await;
     chat(&server, "s").await;
     let mut stream = EventStream::open(server.address(), "/api/sessions/s/events", None).await;
+    let mut all = EventStream::open(server.address(), "/api/events", None).await;
+    all.until("done").await;
     let mut socket = server.socket().await;
     socket.send("s", "hello", json!({ "ext": ["events.1"] })).await;
     socket.send("s", "session_delete", json!({})).await;
     assert_eq!(stream.until("session_closing").await.last().unwrap().data["reason"], "deleted");
     assert_eq!(stream.next().await, None);
+    // It is in no store any more, so it has no place there.
+    assert_eq!(all.until("session_closing").await.pop().unwrap().id, None);
     assert_eq!(socket.expect("session_closing").await["seq"], json!(4));
     assert!(server.rest().session(&session("s")).await.is_err());
     server.stop().await;

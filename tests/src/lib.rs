@@ -14,6 +14,7 @@ pub mod troubled_store;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tns_client::Rest;
@@ -44,6 +45,8 @@ pub struct Setup {
     pub limits: TurnLimits,
     /// Most dollars of a day, and of a session.
     pub spend: (Option<f64>, Option<f64>),
+    /// Sessions that nobody used for so long are erased.
+    pub retention: Option<Duration>,
     /// Providers that may be named beside the default.
     pub known_providers: &'static [&'static str],
     /// What can be known of providers; none is set up by default.
@@ -62,6 +65,7 @@ impl Setup {
             unsandboxed: true,
             limits: TurnLimits::default(),
             spend: (None, None),
+            retention: None,
             known_providers: &["ollama"],
             catalogue: Arc::new(Catalogue::new(EngineConfig::from_env(|_| None))),
             exec_helper: PathBuf::from(exec_helper),
@@ -119,6 +123,7 @@ impl TestServer {
         config.unsandboxed = setup.unsandboxed;
         config.limits = setup.limits.clone();
         (config.spend_daily, config.spend_session) = setup.spend;
+        config.retention = setup.retention;
         let running = Server::start_with(config, parts).await.unwrap();
         Self { url: running.url().to_owned(), running: Some(running), workspace }
     }

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Which model new agents use
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
+    /// Erase sessions that nobody has used for so many days; kept when absent
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    retention_days: Option<u32>,
     /// Stop after this time without work and connections; 0 never stops
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
     idle_timeout: Duration,
@@ -87,6 +90,7 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
         roots,
         idle_timeout: (!args.idle_timeout.is_zero()).then_some(args.idle_timeout),
         unsandboxed: args.dangerously_unsandboxed,
+        retention: args.retention_days.map(|days| Duration::from_secs(u64::from(days) * 86_400)),
         ..ServerConfig::new(
             dir.path().to_owned(),
             Folder::current()?.path().to_owned(),

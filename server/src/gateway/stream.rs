@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
 use serde::Deserialize;
 use tns_protocol::Seq;
+use tns_server_core::event::Subscriber;
 use tns_server_core::session::{
     ConnectionId, JoinKind, ReplyTo, SessionCommand, SessionHandle, SubscriberRef,
 };
@@ -209,10 +210,8 @@ impl Drop for SessionReader {
 /// Streams the durable events of all of a principal's sessions after a place of the store, in the store's order.
 /// What is only shown keeps its own order beside them, and may come a moment later than what followed it.
 pub(crate) fn of_server(gateway: &Arc<Gateway>, after: u64, taking: Taking) -> Response {
-    let outbox = Arc::new(Outbox::new(Face::Log, true));
-    if taking == Taking::Online {
-        gateway.deps.hub.follow(&(outbox.clone() as Arc<dyn tns_server_core::event::Subscriber>));
-    }
+    let outbox = Arc::new(Outbox::new(Face::Log, taking == Taking::Online));
+    gateway.deps.hub.follow(&(outbox.clone() as Arc<dyn Subscriber>));
     let reader = ServerReader {
         commits: gateway.deps.hub.commits(),
         outbox,
@@ -239,7 +238,7 @@ struct ServerReader {
     gateway: Arc<Gateway>,
     /// Changes whenever something was stored.
     commits: watch::Receiver<u64>,
-    /// Where live events come in.
+    /// Where comes in what the store does not hold: what is only shown, and the last event of an erased session.
     outbox: Arc<Outbox>,
     after: u64,
     ready: VecDeque<Event>,

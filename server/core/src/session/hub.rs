@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::watch;
 
-use crate::event::{Event, Published, Subscriber};
+use crate::event::{DurableEvent, Event, Published, Subscriber};
 
 /// Tells readers of the whole server what happens. What is stored they read from the store, in its order.
 #[derive(Clone)]
@@ -25,7 +25,8 @@ impl Hub {
         self.commits.subscribe()
     }
 
-    /// Sends a subscriber what is only shown, of every session, while somebody holds it.
+    /// Sends a subscriber what it can't read from the store, of every session, while somebody holds it: what is
+    /// only shown, and the last event of a session, which is erased with it.
     pub fn follow(&self, subscriber: &Arc<dyn Subscriber>) {
         let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
         followers.retain(|follower| follower.strong_count() > 0);
@@ -41,9 +42,17 @@ impl Hub {
             return;
         }
         let shown: Vec<Arc<Published>> =
-            events.iter().filter(|event| matches!(event.event, Event::Live(_))).cloned().collect();
+            events.iter().filter(|event| is_gone_from_the_store(event)).cloned().collect();
         for follower in followers.iter().filter_map(Weak::upgrade) {
             follower.deliver(&shown);
         }
+    }
+}
+
+fn is_gone_from_the_store(event: &Published) -> bool {
+    match &event.event {
+        Event::Live(_) => true,
+        Event::Durable(event) => matches!(**event, DurableEvent::Closing(_)),
+        Event::Answer(_) => false,
     }
 }

@@ -13,10 +13,10 @@ use tokio_util::task::TaskTracker;
 
 use super::actor::{Actor, Lifetime};
 use super::fork::{self, Fold};
-use super::{Letter, MAILBOX, SessionDeps, SessionHandle, SessionIdentity};
+use super::{Letter, MAILBOX, SessionCommand, SessionDeps, SessionHandle, SessionIdentity};
 use crate::agent::{Agent, NewAgent};
 use crate::engine::{EngineChoice, OpenError};
-use crate::event::Log;
+use crate::event::{Answer, Log};
 use crate::history;
 use crate::store::{NewSession, SessionRecord, SessionState, StoreError};
 use crate::tool::Workspace;
@@ -174,6 +174,26 @@ impl Registry {
         let lifetime = if start.temporary { Lifetime::Temporary } else { Lifetime::Kept };
         let (record, made) = self.deps_of(lifetime).store.create_session(new).await?;
         Ok((self.launch(&mut place, record, lifetime), made))
+    }
+
+    /// Erases a session that nobody has a handle of; `false`: it is in use.
+    ///
+    /// # Errors
+    /// The store's reason.
+    pub async fn erase_unused(&self, record: SessionRecord, reason: &str) -> Result<bool, RegistryError> {
+        let place = self.place(&record.principal, &record.id);
+        // Held to the end, so that nobody comes in between.
+        let mut place = place.lock().await;
+        if is_alive(place.as_ref()) {
+            return Ok(false);
+        }
+        let handle = self.launch(&mut place, record, Lifetime::Kept);
+        match handle.ask(|to| SessionCommand::Delete(reason.to_owned(), to)).await {
+            Ok(Answer::Refused(refusal)) => Err(StoreError::Failed(refusal.message).into()),
+            Ok(_) => Ok(true),
+            // The server stops.
+            Err(_) => Ok(false),
+        }
     }
 
     fn deps_of(&self, lifetime: Lifetime) -> &SessionDeps {
