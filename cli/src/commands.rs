@@ -7,6 +7,7 @@ mod config;
 mod doctor;
 mod exchange;
 mod kb;
+mod models;
 mod providers;
 mod run;
 mod schema;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Chat(chat::Args),
     Run(run::Args),
     Kb(kb::Args),
+    Models(models::Args),
     Agents(agents::Args),
     Sessions(sessions::Args),
     Audit(audit::Args),
@@ -42,6 +44,7 @@ pub(crate) fn run(command: Command, context: &Context) -> anyhow::Result<()> {
         Command::Chat(args) => chat::run(args, context),
         Command::Run(args) => run::run(args, context),
         Command::Kb(args) => kb::run(args, context),
+        Command::Models(args) => models::run(args, context),
         Command::Agents(args) => agents::run(args, context),
         Command::Sessions(args) => sessions::run(args, context),
         Command::Audit(args) => audit::run(args, context),

@@ -39,6 +39,8 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == EXEC_HELPER) {
         return tns_server::exec_helper::run();
     }
+    #[cfg(feature = "local-llm")]
+    with_model_threads();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(message) => return output::usage(&message),
@@ -54,4 +56,28 @@ fn main() -> ExitCode {
             ExitCode::from(exit.code())
         }
     }
+}
+
+/// How many threads local models may use; their library reads it from the environment alone.
+#[cfg(feature = "local-llm")]
+const MODEL_THREADS: &str = "CANDLE_NUM_THREADS";
+
+/// Becomes this program once more, with a core left to the server: threads that wait for each other on a
+/// busy machine are slower than one. What the user set stays.
+#[cfg(feature = "local-llm")]
+fn with_model_threads() {
+    use std::os::unix::process::CommandExt as _;
+
+    if std::env::var_os(MODEL_THREADS).is_some() {
+        return;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let Ok(program) = std::env::current_exe() else { return };
+    let mut args = std::env::args_os();
+    let mut again = std::process::Command::new(program);
+    if let Some(name) = args.next() {
+        again.arg0(name);
+    }
+    // It only returns when that fails; then the library decides.
+    let _ = again.args(args).env(MODEL_THREADS, cores.saturating_sub(1).max(1).to_string()).exec();
 }

@@ -16,6 +16,8 @@ use crate::args::{ColorChoice, Globals};
 const RED: &str = "\u{1b}[1;31m";
 const DIM: &str = "\u{1b}[2m";
 const RESET: &str = "\u{1b}[0m";
+/// Clears what is right of the cursor, and goes to the begin of the line.
+const CLEAR_LINE: &str = "\u{1b}[K\r";
 
 /// One of the two streams.
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +99,14 @@ impl Output {
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.to_stderr(DIM, "", text, "\n");
+        }
+    }
+
+    /// Tells how far something is, in a line that the next one overwrites; an empty one takes it away. Only a
+    /// person at a terminal is told.
+    pub(crate) fn progress(&self, text: &str) {
+        if !self.quiet && self.stderr.terminal {
+            self.to_stderr(DIM, "", text, CLEAR_LINE);
         }
     }
 

@@ -38,8 +38,9 @@ pub use tns_server_core::engine::{EngineChoice, EngineErrorKind, OpenError, Pric
 pub use tns_server_core::store::StoreError;
 pub use tns_server_core::turn::TurnLimits;
 pub use tns_server_engines::{
-    Catalogue, CatalogueError, EngineConfig, FileChoice, FileSettings, KeyStore, ModelPrice, Origin,
-    PROVIDERS, Price, Provider, ProviderOverrides, Sourced, StoredKeys, base_url_variable, key_variable,
+    Catalogue, CatalogueError, EngineConfig, FileChoice, FileSettings, GgufError, GgufHeader,
+    InvalidModelName, KeyStore, ModelFile, ModelFiles, ModelName, ModelPrice, Origin, PROVIDERS, Price,
+    Provider, ProviderOverrides, Sourced, StoredKeys, base_url_variable, key_variable,
 };
 pub use tns_server_store::{Inspection, Pages};
 pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};
@@ -281,8 +282,10 @@ async fn canonical(folder: &Path) -> Result<PathBuf, StartError> {
 async fn engines(
     config: &ServerConfig,
 ) -> Result<(Arc<dyn Engines>, EngineLabel, Arc<Catalogue>), StartError> {
-    let catalogue = Catalogue::new(config.engines.clone());
-    let registry = EngineRegistry::new(config.engines.clone());
+    let mut engines = config.engines.clone();
+    engines.local.files = Some(ModelFiles::of(&config.data_dir));
+    let catalogue = Catalogue::new(engines.clone());
+    let registry = EngineRegistry::new(engines);
     let label = label(&registry).await?;
     Ok((Arc::new(registry), label, Arc::new(catalogue)))
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "this crate is test code")]
 
+pub mod downloads;
 pub mod event_stream;
 pub mod http;
 pub mod provider;

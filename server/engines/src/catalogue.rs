@@ -15,7 +15,7 @@ use tns_protocol::provider::{KeyCheck, ModelInfo, ModelKind, ProviderInfo, Voice
 use tns_server_core::engine::{EngineError, EngineErrorKind, OpenError};
 use tokio::time::timeout;
 
-use crate::config::{Access, EngineConfig, base_url_variable, key_variable};
+use crate::config::{Access, EngineConfig, LocalModels, base_url_variable, key_variable};
 use crate::http::Http;
 use crate::origin::{Key, Origin};
 use crate::provider::{PROVIDERS, Provider};
@@ -92,6 +92,7 @@ pub(crate) struct Asking {
     pub(crate) provider: &'static Provider,
     pub(crate) access: Access,
     pub(crate) http: Arc<Http>,
+    pub(crate) local: LocalModels,
 }
 
 /// An answer being asked for.
@@ -203,7 +204,7 @@ impl Catalogue {
     }
 
     fn asking(&self, provider: &'static Provider, access: Access) -> Asking {
-        Asking { provider, access, http: Arc::clone(&self.http) }
+        Asking { provider, access, http: Arc::clone(&self.http), local: self.config.local_models() }
     }
 
     fn info(&self, provider: &Provider) -> ProviderInfo {

@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use tns_server_core::engine::EngineChoice;
 
 use crate::key_store::KeyStore;
+use crate::model_files::ModelFiles;
 use crate::origin::{Key, Origin, Sourced};
 use crate::prices::ModelPrice;
 use crate::provider::{PROVIDERS, Provider};
@@ -27,6 +28,8 @@ pub struct EngineConfig {
     pub overrides: ProviderOverrides,
     /// Model servers of this machine that are looked for when nothing is named or configured.
     pub local_servers: Vec<LocalServer>,
+    /// The model files of this machine.
+    pub local: LocalModels,
     /// How long engines wait.
     pub patience: Patience,
     /// Prices of the operator's own, each checked with [`Price::check`]; the first that fits holds, before the list.
@@ -79,6 +82,18 @@ pub struct LocalServer {
     pub base_url: String,
 }
 
+/// The model files that engines of this process may run.
+#[derive(Debug, Clone, Default)]
+pub struct LocalModels {
+    /// The folder of models; absent: there is none.
+    pub files: Option<ModelFiles>,
+    /// Makes answers repeatable, where they are drawn by chance.
+    pub seed: Option<u64>,
+    /// The model that the operator named, which may be a file's whole path.
+    #[cfg_attr(not(feature = "local-llm"), expect(dead_code, reason = "only local models read it"))]
+    pub(crate) named: Option<String>,
+}
+
 /// The usual local servers at their default ports, in the order of preference.
 const LOCAL_SERVERS: [(&str, &str, &str); 3] = [
     ("Ollama", "ollama", "http://127.0.0.1:11434"),
@@ -120,6 +135,10 @@ impl EngineConfig {
                     base_url: base_url.to_owned(),
                 })
                 .into(),
+            local: LocalModels {
+                seed: set("TNS_LOCAL_SEED").and_then(|seed| seed.parse().ok()),
+                ..LocalModels::default()
+            },
             patience: Patience::default(),
             prices: Vec::new(),
             key_store: None,
@@ -143,6 +162,11 @@ impl EngineConfig {
         }
         self.file = file.choice;
         self
+    }
+
+    /// Returns the model files, with the model that the operator named.
+    pub(crate) fn local_models(&self) -> LocalModels {
+        LocalModels { named: self.model().map(|model| model.value.to_owned()), ..self.local.clone() }
     }
 
     /// What is named, strongest first, with where its provider and its model are named.

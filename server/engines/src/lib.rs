@@ -24,8 +24,11 @@ mod config;
 pub mod decode;
 mod elevenlabs;
 mod gemini;
+mod gguf;
 mod http;
 mod key_store;
+mod local;
+mod model_files;
 mod offline;
 mod ollama;
 mod origin;
@@ -44,9 +47,12 @@ mod step;
 pub use catalogue::{Catalogue, CatalogueError};
 pub use choose::DefaultEngine;
 pub use config::{
-    EngineConfig, FileChoice, FileSettings, LocalServer, ProviderOverrides, base_url_variable, key_variable,
+    EngineConfig, FileChoice, FileSettings, LocalModels, LocalServer, ProviderOverrides, base_url_variable,
+    key_variable,
 };
+pub use gguf::{GgufError, GgufHeader};
 pub use key_store::{KeyStore, StoredKeys};
+pub use model_files::{InvalidModelName, ModelFile, ModelFiles, ModelName};
 pub use origin::{Origin, Sourced};
 pub use prices::{LongInput, ModelPrice, Price};
 pub use provider::{About, PROVIDERS, Provider};

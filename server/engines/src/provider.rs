@@ -11,7 +11,7 @@ use crate::catalogue::{self, Source};
 use crate::config::Access;
 use crate::http::Http;
 use crate::prices::ModelPrice;
-use crate::{anthropic, compatible, elevenlabs, gemini, offline, ollama, responses};
+use crate::{anthropic, compatible, elevenlabs, gemini, local, offline, ollama, responses};
 
 /// A provider that engines can be opened for.
 #[derive(Debug)]
@@ -126,6 +126,21 @@ pub static PROVIDERS: &[Provider] = &[
         catalogue: &compatible::catalogue::CATALOGUE,
     },
     Provider {
+        id: local::PROVIDER,
+        base_url: None,
+        needs_no_setup: true,
+        default_model: None,
+        about: About {
+            name: "Local",
+            blurb: "A model file in tns itself; no server, no key (built with --features local-llm)",
+            kinds: &[Text],
+            key_page: None,
+            key_prefix: None,
+        },
+        open: local::open,
+        catalogue: &local::CATALOGUE,
+    },
+    Provider {
         id: offline::PROVIDER,
         base_url: None,
         needs_no_setup: true,
@@ -164,9 +179,24 @@ pub(crate) struct Opening {
     pub(crate) access: Access,
     /// The model that was asked for.
     pub(crate) model: Option<String>,
+    /// Who asked for it.
+    #[cfg_attr(not(feature = "local-llm"), expect(dead_code, reason = "only local models read it"))]
+    pub(crate) asker: Asker,
     pub(crate) http: Arc<Http>,
     /// What the operator set for models.
     pub(crate) prices: Arc<[ModelPrice]>,
+    /// The models of this process.
+    #[cfg_attr(not(feature = "local-llm"), expect(dead_code, reason = "only local models read it"))]
+    pub(crate) local: Arc<local::Library>,
+}
+
+/// Who names a model: what a client names is never taken as a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// By a flag, the environment or a config file.
+    Operator,
+    /// Over the wire.
+    Client,
 }
 
 /// An engine being opened.
@@ -223,7 +253,8 @@ mod tests {
     #[test]
     fn only_a_provider_with_an_address_or_none_at_all_works_without_setup() {
         for provider in PROVIDERS.iter().filter(|provider| provider.needs_no_setup) {
-            assert!(provider.base_url.is_some() || provider.id == offline::PROVIDER);
+            let within = [local::PROVIDER, offline::PROVIDER].contains(&provider.id);
+            assert!(provider.base_url.is_some() || within);
         }
     }
 }

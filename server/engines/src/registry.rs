@@ -10,8 +10,9 @@ use tokio::sync::OnceCell;
 use crate::choose::{self, DefaultEngine, Found};
 use crate::config::{Access, EngineConfig, ProviderOverrides, base_url_variable, key_variable};
 use crate::http::Http;
+use crate::local;
 use crate::prices::ModelPrice;
-use crate::provider::{Opening, PROVIDERS, Provider};
+use crate::provider::{Asker, Opening, PROVIDERS, Provider};
 
 /// The server's engines. All share their HTTP connections; each agent gets its own instance.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct EngineRegistry {
     config: EngineConfig,
     http: Arc<Http>,
     prices: Arc<[ModelPrice]>,
+    local: Arc<local::Library>,
     /// Chosen once, so that what a server says of its engine at the start stays true.
     default: OnceCell<Chosen>,
 }
@@ -38,7 +40,8 @@ impl EngineRegistry {
     pub fn new(config: EngineConfig) -> Self {
         let http = Arc::new(Http::new(config.patience));
         let prices = config.prices.clone().into();
-        Self { config, http, prices, default: OnceCell::new() }
+        let local = Arc::new(local::Library::new(&config.local_models()));
+        Self { config, http, prices, local, default: OnceCell::new() }
     }
 
     /// Chooses the default engine; the first answer holds for as long as the registry lives.
@@ -61,7 +64,7 @@ impl EngineRegistry {
             self.check_configured(provider)?;
         }
         // Opened once, since some providers are asked which models they have.
-        let engine = self.open_with(provider, access.clone(), model).await?;
+        let engine = self.open_with(provider, access.clone(), model, Asker::Operator).await?;
         let pricing = engine.pricing();
         Ok(Chosen { provider, access, model: engine.model().to_owned(), reason, pricing })
     }
@@ -71,9 +74,11 @@ impl EngineRegistry {
         provider: &'static Provider,
         access: Access,
         model: Option<String>,
+        asker: Asker,
     ) -> Result<Arc<dyn Engine>, OpenError> {
-        let (http, prices) = (Arc::clone(&self.http), Arc::clone(&self.prices));
-        (provider.open)(Opening { provider, access, model, http, prices }).await
+        let (http, prices, local) =
+            (Arc::clone(&self.http), Arc::clone(&self.prices), Arc::clone(&self.local));
+        (provider.open)(Opening { provider, access, model, asker, http, prices, local }).await
     }
 
     fn check_configured(&self, provider: &Provider) -> Result<(), OpenError> {
@@ -102,7 +107,8 @@ impl Engines for EngineRegistry {
         let Some(id) = named(choice.provider.as_deref()) else {
             let chosen = self.default.get_or_try_init(|| self.find_default()).await?;
             let model = model.unwrap_or_else(|| chosen.model.clone());
-            return self.open_with(chosen.provider, chosen.access.clone(), Some(model)).await;
+            let access = chosen.access.clone();
+            return self.open_with(chosen.provider, access, Some(model), Asker::Client).await;
         };
         if self.config.overrides == ProviderOverrides::OllamaOnly && id != "ollama" {
             return Err(OpenError(format!(
@@ -112,7 +118,7 @@ impl Engines for EngineRegistry {
         let provider = find(id)?;
         self.config.look_for_key(provider).await;
         self.check_configured(provider)?;
-        self.open_with(provider, self.config.access(provider), model).await
+        self.open_with(provider, self.config.access(provider), model, Asker::Client).await
     }
 }
 

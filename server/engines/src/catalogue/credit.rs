@@ -1,13 +1,16 @@
 //! Tells whether an account has credit: by what the provider says of it, or by the smallest step that
 //! can be paid for, through the provider's own engine.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt;
 use tns_protocol::provider::{Credit, ModelInfo, ModelKind};
 use tns_server_core::engine::{EngineError, EngineErrorKind, StepEvent, StepRequest};
 use tns_server_core::message::{ModelMessage, ModelRole, Part};
 
 use super::{Asked, Asking, no_address};
-use crate::provider::Opening;
+use crate::local::Library;
+use crate::provider::{Asker, Opening};
 
 /// How a provider's credit is told.
 #[derive(Debug)]
@@ -58,8 +61,10 @@ fn cheapest(step: &SmallestStep, models: &[ModelInfo]) -> Option<String> {
 
 /// Begins a step and leaves it with the first sign that it is paid for.
 async fn pay(asking: Asking, model: String, tokens: u32) -> Result<Credit, EngineError> {
-    let Asking { provider, access, http } = asking;
-    let opening = Opening { provider, access, model: Some(model), http, prices: [].into() };
+    let Asking { provider, access, http, local } = asking;
+    let local = Arc::new(Library::new(&local));
+    let prices = [].into();
+    let opening = Opening { provider, access, model: Some(model), asker: Asker::Client, http, prices, local };
     let engine = (provider.open)(opening).await.map_err(no_address)?;
     let greeting =
         ModelMessage { role: ModelRole::User, parts: vec![Part::Text("Hi".into())], native: Vec::new() };
