@@ -10,8 +10,8 @@ mod read;
 use std::collections::HashMap;
 
 use tns_server::{
-    EngineChoice, EngineConfig, FileChoice, FileSettings, Origin, PROVIDERS, Provider, ProviderOverrides,
-    ServerConfig, Sourced,
+    EngineChoice, EngineConfig, FileChoice, FileSettings, ModelFiles, Origin, PROVIDERS, Provider,
+    ProviderOverrides, ServerConfig, Sourced,
 };
 
 pub(crate) use file::Place;
@@ -49,6 +49,8 @@ impl Config {
         let environment = environment();
         let mut config = Self::merge(place, values, |name| environment.get(name).cloned(), flag)?;
         config.engines.key_store = keyring().store();
+        let data = crate::data_dir::place(globals.data_dir.as_deref());
+        config.engines.local.files = data.ok().map(|data| ModelFiles::of(&data));
         Ok(config)
     }
 

@@ -27,9 +27,11 @@ mod memory;
 mod sampling;
 #[cfg(feature = "local-llm")]
 mod template;
-#[cfg(all(test, feature = "local-llm"))]
+#[cfg(test)]
+#[cfg(feature = "local-llm")]
 mod tests;
-#[cfg(all(test, feature = "local-llm"))]
+#[cfg(test)]
+#[cfg(feature = "local-llm")]
 mod tiny;
 #[cfg(feature = "local-llm")]
 mod vocabulary;

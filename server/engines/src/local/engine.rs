@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{FutureExt, StreamExt, stream};
-use tns_server_core::engine::{Engine, EngineError, OpenError, StepEvent, StepRequest, StepStream};
+use tns_server_core::engine::{Engine, EngineError, OpenError, Pricing, StepEvent, StepRequest, StepStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -77,6 +77,10 @@ impl Engine for LocalEngine {
 
     fn model(&self) -> &str {
         &self.name
+    }
+
+    fn pricing(&self) -> Pricing {
+        Pricing::Free
     }
 
     fn step(&self, request: StepRequest) -> StepStream {

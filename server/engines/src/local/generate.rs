@@ -118,6 +118,7 @@ pub(super) fn run(
     let usage = StepUsage {
         input: u64::try_from(asked_for).unwrap_or(0),
         cached_input: u64::try_from(cached).unwrap_or(0),
+        cache_written: 0,
         output: u64::try_from(written).unwrap_or(0),
         cost: Some(0.0),
     };
