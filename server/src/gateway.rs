@@ -22,10 +22,11 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
 use axum::middleware;
 use axum::routing::{any, delete, get, post};
 use tns_protocol::rest::ServerLimits;
-use tns_protocol::{MAX_MESSAGE_BYTES, MAX_SMALL_MESSAGE_BYTES};
+use tns_protocol::{ErrorCode, MAX_MESSAGE_BYTES, MAX_SMALL_MESSAGE_BYTES};
 use tns_server_core::engine::Pricing;
 use tns_server_core::session::registry::Registry;
 use tns_server_core::session::{ConnectionId, SessionDeps};
@@ -36,7 +37,10 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use accept::Acceptor;
 pub(crate) use door::Door;
+use error::ApiError;
 
+/// Most sessions in memory; more → `LIMIT`. One that nobody uses leaves memory by itself.
+const MAX_ACTIVE_SESSIONS: usize = 10_000;
 /// Largest body of a REST request: as large as the largest frame, and some room around it.
 const MAX_BODY_BYTES: usize = MAX_MESSAGE_BYTES + (1 << 20);
 
@@ -96,6 +100,15 @@ impl Gateway {
             next_connection: AtomicU64::new(1),
             last_activity: AtomicU64::new(0),
         }
+    }
+
+    /// Refuses one more session in memory where there are too many.
+    fn check_room(&self) -> Result<(), ApiError> {
+        if self.registry.active() < MAX_ACTIVE_SESSIONS {
+            return Ok(());
+        }
+        let message = format!("the server has {MAX_ACTIVE_SESSIONS} sessions open; close some first");
+        Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Limit, message))
     }
 
     /// Whether the server takes nothing new, since it stops.

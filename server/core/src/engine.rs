@@ -110,6 +110,19 @@ pub struct StepUsage {
     pub cost: Option<f64>,
 }
 
+impl StepUsage {
+    /// Returns both together; the cost is known where both are.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            cached_input: self.cached_input.saturating_add(other.cached_input),
+            cache_written: self.cache_written.saturating_add(other.cache_written),
+            output: self.output.saturating_add(other.output),
+            cost: self.cost.zip(other.cost).map(|(one, two)| one + two),
+        }
+    }
+}
+
 /// Why a step failed. `message` is fit to show to anybody: it holds no key and no address with one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -165,6 +165,36 @@ pub enum SessionCommand {
     Inspect(oneshot::Sender<SessionSnapshot>),
 }
 
+impl SessionCommand {
+    /// Returns where the answer goes, and the wire name of the request; `None`: nobody waits for words.
+    pub(crate) fn reply_to(self) -> Option<(ReplyTo, &'static str)> {
+        Some(match self {
+            // The asker sees that nobody answers.
+            Self::Join(..) | Self::Leave(_) | Self::Inspect(_) => return None,
+            Self::Chat(_, to) => (to, "chat"),
+            Self::AddAgent(_, to) => (to, "agent_add"),
+            Self::RemoveAgent(_, to) => (to, "agent_remove"),
+            Self::UpdateAgent(_, to) => (to, "agent_update"),
+            Self::Decide(_, to) => (to, "tool_approve"),
+            Self::Rename(_, to) => (to, "session_rename"),
+            Self::Delete(_, to) => (to, "session_delete"),
+            Self::Hello(to) => (to, "hello"),
+            Self::Resume(_, _, to) => (to, "resume"),
+            Self::QueueList(to) => (to, "queue_list"),
+            Self::QueueRemove(_, to) => (to, "queue_remove"),
+            Self::QueueEdit(_, _, to) => (to, "queue_edit"),
+            Self::Cancel(_, to) => (to, "cancel"),
+            Self::RegisterTools(_, _, to) => (to, "mcp_tools"),
+            Self::ToolResult(_, _, _, to) => (to, "mcp_result"),
+            Self::SetAutonomy(_, to) => (to, "set_autonomy"),
+            Self::KbAdd(_, _, _, to) => (to, "kb_add"),
+            Self::KbRemove(_, to) => (to, "kb_remove"),
+            Self::KbSearch(_, to) => (to, "kb_search"),
+            Self::KbList(to) => (to, "kb_list"),
+        })
+    }
+}
+
 /// What a subscriber that joins is sent at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
@@ -172,6 +202,8 @@ pub enum JoinKind {
     Pending,
     /// Nothing: it resumes.
     Resumes,
+    /// Nothing: it resumes, and only reads. Nothing begins because it is there.
+    Watches,
 }
 
 /// A change of an agent; what is `None` stays.
@@ -291,8 +323,8 @@ pub enum SendError {
     /// The session has too much to do.
     #[error("the session has {MAILBOX} requests waiting; try again")]
     Full,
-    /// The server is stopping.
-    #[error("the server is stopping")]
+    /// The session is gone.
+    #[error("the session has ended: it was deleted, or the server is stopping")]
     Closed,
 }
 
@@ -301,7 +333,7 @@ impl SendError {
     pub fn code(self) -> ErrorCode {
         match self {
             Self::Full => ErrorCode::Limit,
-            Self::Closed => ErrorCode::Internal,
+            Self::Closed => ErrorCode::SessionNotFound,
         }
     }
 }
@@ -310,6 +342,11 @@ impl SessionHandle {
     /// Returns what never changes of the session.
     pub fn identity(&self) -> &SessionIdentity {
         &self.identity
+    }
+
+    /// Whether the session has ended, so that nothing more is answered.
+    pub fn is_closed(&self) -> bool {
+        self.commands.is_closed()
     }
 
     /// Whether the session lives in memory only.

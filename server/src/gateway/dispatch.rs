@@ -28,13 +28,11 @@ use tns_server_core::session::{
 use tns_server_core::store::LOCAL_PRINCIPAL;
 
 use super::Gateway;
+use super::error::ApiError;
 use super::outbox::Outbox;
 use super::translate;
 
 mod log;
-
-/// Most sessions in memory; more → `LIMIT`. One that nobody uses leaves memory by itself.
-const MAX_ACTIVE_SESSIONS: usize = 10_000;
 
 /// Why a session ends that somebody deleted.
 pub(crate) const DELETED: &str = "deleted";
@@ -78,7 +76,15 @@ impl Dispatcher {
         }
         let creates = !matches!(
             message,
-            ClientMessage::ToolApprove(_) | ClientMessage::McpResult(_) | ClientMessage::Cancel(_)
+            ClientMessage::ToolApprove(_)
+                | ClientMessage::McpResult(_)
+                | ClientMessage::Cancel(_)
+                | ClientMessage::SessionRename(_)
+                | ClientMessage::SessionDelete(_)
+                | ClientMessage::QueueList(_)
+                | ClientMessage::QueueRemove(_)
+                | ClientMessage::QueueEdit(_)
+                | ClientMessage::AgentUpdate(_)
         );
         let resumes = matches!(message, ClientMessage::Resume(_));
         let kind = if resumes { JoinKind::Resumes } else { JoinKind::Pending };
@@ -117,15 +123,13 @@ impl Dispatcher {
         creates: bool,
         kind: JoinKind,
     ) -> Result<SessionHandle, Refused> {
-        if let Some(handle) = self.joined.get(id) {
+        // One that was erased meanwhile is looked for anew.
+        if let Some(handle) = self.joined.get(id).filter(|handle| !handle.is_closed()) {
             return Ok(handle.clone());
         }
         let registry = &self.gateway.registry;
         let handle = if creates {
-            if registry.active() >= MAX_ACTIVE_SESSIONS {
-                let message = format!("the server has {MAX_ACTIVE_SESSIONS} sessions open; close some first");
-                return Err((ErrorCode::Limit, message));
-            }
+            self.gateway.check_room().map_err(ApiError::into_refusal)?;
             let workspace = self.gateway.roots[0].clone();
             let start = SessionStart { title: None, workspace, temporary: false, budget: None };
             registry.find_or_create(LOCAL_PRINCIPAL, id, &start).await.map(|(handle, _)| Some(handle))

@@ -1,7 +1,8 @@
 //! The door: one layer before every route. Deny by default; a refusal comes before any upgrade.
 //!
 //! * The peer must be a program of the server's own user (`peer`), but for `/health/live`.
-//! * Any `Origin`, even an empty one, is a browser's and is refused: no web page drives this server.
+//! * Any `Origin`, even an empty one, is a browser's and is refused, and so is any `Sec-Fetch-Site` but a
+//!   person's own typing: no web page drives this server, not even with a picture's address.
 //! * `Host`, and an absolute request's authority, must be a loopback name with the server's port, so
 //!   that no foreign name can be pointed at it.
 
@@ -17,6 +18,8 @@ use super::peer::Peer;
 
 /// Names under which a loopback server may be addressed.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// In which a browser says from where a page asks.
+const FETCH_SITE: &str = "sec-fetch-site";
 /// The one route that anybody on the machine may ask.
 const PUBLIC: &str = "/health/live";
 
@@ -37,6 +40,11 @@ impl Door {
             |message: &str| Some(ApiError::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message));
         if headers.contains_key(ORIGIN) {
             return forbidden("requests from web pages are refused: this server takes no Origin");
+        }
+        // A browser sends no Origin with a picture or a script; it says so here, and `none` only for a person's own
+        // typing.
+        if headers.get(FETCH_SITE).is_some_and(|site| site != "none") {
+            return forbidden("requests from web pages are refused: this server takes no Sec-Fetch-Site");
         }
         let mut named = headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default());
         let known = |host: &str| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host));

@@ -159,6 +159,11 @@ impl Outbox {
         self.woken();
     }
 
+    /// Takes a session's events again without a resume: its reader reads the log by itself.
+    pub(crate) fn forgive(&self, session: &SessionId) {
+        self.lock().lagging.remove(session);
+    }
+
     /// Closes the connection when what waits is written. The first reason stays.
     pub(crate) fn close(&self, code: u16, reason: &'static str) {
         self.lock().close.get_or_insert(CloseFrame { code, reason: reason.into() });

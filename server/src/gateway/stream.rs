@@ -8,12 +8,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
 use serde::Deserialize;
-use tns_protocol::Seq;
+use tns_protocol::{ErrorCode, Seq};
 use tns_server_core::event::Subscriber;
 use tns_server_core::session::{
     ConnectionId, JoinKind, ReplyTo, SessionCommand, SessionHandle, SubscriberRef,
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use super::error::ApiError;
 use super::outbox::{Backlog, Frame, Outbox, Outgoing};
 use super::translate::{self, Face};
-use super::ws::Counted;
+use super::ws::{Counted, MAX_CONNECTIONS};
 use super::{Gateway, rest};
 
 /// Silence after which a comment is sent, so that nobody on the way takes the stream for dead.
@@ -68,6 +68,7 @@ pub(crate) async fn of_session(
     after: Seq,
     taking: Taking,
 ) -> Result<Response, ApiError> {
+    check_room(gateway)?;
     let head_seq = handle.inspect().await?.head_seq;
     if after > head_seq {
         return Err(ApiError::invalid(format!("the log ends at {head_seq}, before {after}; read it from 0")));
@@ -85,6 +86,15 @@ pub(crate) async fn of_session(
         }
     });
     Ok(answer(events))
+}
+
+/// Refuses one more reader where there are too many.
+fn check_room(gateway: &Gateway) -> Result<(), ApiError> {
+    if *gateway.connections.borrow() < MAX_CONNECTIONS {
+        return Ok(());
+    }
+    let message = format!("{MAX_CONNECTIONS} connections are open already");
+    Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Limit, message))
 }
 
 fn answer(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
@@ -114,6 +124,8 @@ struct SessionReader {
     outbox: Arc<Outbox>,
     /// The last place that was given out.
     last: Seq,
+    /// Up to here everything was read, though not all could be given out.
+    skip_to: Seq,
     /// The log is being read up to here.
     backlog: Option<Backlog>,
     ready: VecDeque<Frame>,
@@ -134,13 +146,14 @@ impl SessionReader {
             connection: gateway.connection_id(),
             outbox: outbox.clone(),
             last: after,
+            skip_to: 0,
             backlog: None,
             ready: VecDeque::new(),
             over: false,
             _counted: Counted::new(gateway.clone()),
             handle,
         };
-        let join = SessionCommand::Join(reader.connection, SubscriberRef(outbox), JoinKind::Resumes);
+        let join = SessionCommand::Join(reader.connection, SubscriberRef(outbox), JoinKind::Watches);
         reader.handle.send(join).await?;
         reader.resume().await?;
         Ok(reader)
@@ -163,7 +176,9 @@ impl SessionReader {
                 return None;
             }
             match self.backlog.take() {
-                Some(backlog) if self.last < backlog.point.head_seq => self.read(backlog).await?,
+                Some(backlog) if self.last.max(self.skip_to) < backlog.point.head_seq => {
+                    self.read(backlog).await?;
+                }
                 Some(_) | None => self.wait().await?,
             }
         }
@@ -172,6 +187,10 @@ impl SessionReader {
     async fn read(&mut self, backlog: Backlog) -> Option<()> {
         match backlog.point.page(self.last).await {
             Ok(page) => {
+                if !page.more {
+                    // The last ones may be such that they can't be read; they are passed over for good.
+                    self.skip_to = backlog.point.head_seq;
+                }
                 self.ready.extend(page.events.iter().filter_map(|row| {
                     let text = translate::stored(&self.handle.identity().id, row)?;
                     Some(Frame { text: text.into(), seq: Some(row.place.seq) })
@@ -214,6 +233,7 @@ pub(crate) fn of_server(gateway: &Arc<Gateway>, after: u64, taking: Taking) -> R
     gateway.deps.hub.follow(&(outbox.clone() as Arc<dyn Subscriber>));
     let reader = ServerReader {
         commits: gateway.deps.hub.commits(),
+        behind: true,
         outbox,
         after,
         ready: VecDeque::new(),
@@ -238,6 +258,8 @@ struct ServerReader {
     gateway: Arc<Gateway>,
     /// Changes whenever something was stored.
     commits: watch::Receiver<u64>,
+    /// The store holds more than was read.
+    behind: bool,
     /// Where comes in what the store does not hold: what is only shown, and the last event of an erased session.
     outbox: Arc<Outbox>,
     after: u64,
@@ -251,16 +273,18 @@ impl ServerReader {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            // Seen before the store is read: what is stored after that wakes the next wait.
-            self.commits.borrow_and_update();
-            match self.read().await {
-                Ok(more) if more || !self.ready.is_empty() => continue,
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "the store's events can't be streamed now");
-                    tokio::time::sleep(RETRY).await;
-                    continue;
+            if self.behind || self.commits.has_changed().ok()? {
+                // Seen before the store is read: what is stored after that wakes the next wait.
+                self.commits.borrow_and_update();
+                match self.read().await {
+                    Ok(more) => self.behind = more,
+                    Err(error) => {
+                        tracing::warn!(%error, "the store's events can't be streamed now");
+                        tokio::time::sleep(RETRY).await;
+                        self.behind = true;
+                    }
                 }
+                continue;
             }
             tokio::select! {
                 changed = self.commits.changed() => changed.ok()?,
@@ -268,8 +292,9 @@ impl ServerReader {
                     Outgoing::Frames(frames) => {
                         self.ready.extend(frames.iter().map(|frame| event(&frame.text, None)));
                     }
-                    // No session resumes or lags here: only what is shown comes in.
-                    Outgoing::Backlog(_) | Outgoing::Lagged(..) => {}
+                    // Here nothing resumes: what was lost was only shown, or was a session's last word.
+                    Outgoing::Lagged(session, _) => self.outbox.forgive(&session),
+                    Outgoing::Backlog(_) => {}
                     Outgoing::Close(_) => return None,
                 },
             }
@@ -302,6 +327,7 @@ pub(super) async fn all(
     headers: HeaderMap,
     rest::Params(params): rest::Params<StreamParams>,
 ) -> Result<Response, ApiError> {
+    check_room(&gateway)?;
     let after = begins_after(&headers, params.after)?;
     let head = gateway.deps.store.head_gseq().await?;
     if after > head {

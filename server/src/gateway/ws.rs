@@ -30,6 +30,9 @@ const MAX_WRITE_BUFFER: usize = 64 << 20;
 const TRANSPORT_BYTES: usize = MAX_MESSAGE_BYTES + (1 << 20);
 /// Silence after which a ping is sent, and after it how long an answer may take.
 const PING_AFTER: Duration = Duration::from_secs(30);
+/// How long a frame may take to be written. A peer that takes nothing for so long is gone: pings can't tell, since
+/// they wait behind it.
+const STALLED: Duration = Duration::from_secs(60);
 /// How long the peer may take to answer a close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// The same when the server stops, which waits for it.
@@ -271,11 +274,12 @@ async fn write(
     frames: Vec<Utf8Bytes>,
     outbox: &Outbox,
 ) -> Result<(), axum::Error> {
+    let stalled = |_| axum::Error::new("the peer does not read");
     let writing = async {
         for frame in frames {
-            sink.feed(Message::Text(frame)).await?;
+            timeout(STALLED, sink.feed(Message::Text(frame))).await.map_err(stalled)??;
         }
-        sink.flush().await
+        timeout(STALLED, sink.flush()).await.map_err(stalled)?
     };
     tokio::select! {
         written = writing => written,

@@ -73,7 +73,7 @@ pub(crate) struct Actor {
 /// A session that is to be erased.
 struct Closing {
     reason: String,
-    asked: Vec<ReplyTo>,
+    to: ReplyTo,
 }
 
 /// How long a session is kept.

@@ -52,6 +52,7 @@ impl Fold {
             autonomy: self.autonomy,
             agents: self.agents.unwrap_or_else(|| now.agents.clone()),
             read_sensitive: now.read_sensitive,
+            budget: now.budget,
             ..SessionState::default()
         })
     }

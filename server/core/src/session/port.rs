@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::client_tools::ClientTool;
 use crate::approval::broker::Settled;
 use crate::approval::{ApprovalRequest, Grant};
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineChoice};
 use crate::event::{DurableEvent, LiveEvent};
 use crate::tool::Args;
 use crate::turn::state::TurnEnd;
@@ -44,9 +44,15 @@ pub(crate) enum TurnReport {
         reply: oneshot::Sender<Result<String, String>>,
     },
     /// The agent's engine was opened, for the turns to come; `None`: it is useless from now on.
-    Engine { agent: AgentId, engine: Option<Arc<dyn Engine>> },
+    Engine { agent: AgentId, engine: Option<OpenedEngine> },
     /// The turn is over, with its last events.
     End { events: Vec<Outgoing>, end: TurnEnd },
+}
+
+/// An engine with what was asked for.
+pub(crate) struct OpenedEngine {
+    pub(crate) choice: EngineChoice,
+    pub(crate) engine: Arc<dyn Engine>,
 }
 
 /// What holds for the calls of a session; may change while a turn runs.
@@ -108,7 +114,7 @@ impl TurnPort {
     }
 
     /// Reports that the agent's engine was opened, or is useless from now on.
-    pub(crate) async fn engine(&self, agent: AgentId, engine: Option<Arc<dyn Engine>>) {
+    pub(crate) async fn engine(&self, agent: AgentId, engine: Option<OpenedEngine>) {
         self.report(TurnReport::Engine { agent, engine }).await;
     }
 

@@ -187,6 +187,11 @@ impl Registry {
         if is_alive(place.as_ref()) {
             return Ok(false);
         }
+        // Somebody may have used it and left since it was listed.
+        let now = self.deps.store.find_session(&record.principal, &record.id).await?;
+        if now.is_none_or(|now| (now.key, now.updated_at) != (record.key, record.updated_at)) {
+            return Ok(false);
+        }
         let handle = self.launch(&mut place, record, Lifetime::Kept);
         match handle.ask(|to| SessionCommand::Delete(reason.to_owned(), to)).await {
             Ok(Answer::Refused(refusal)) => Err(StoreError::Failed(refusal.message).into()),
@@ -235,6 +240,11 @@ impl Registry {
         };
         let place = self.place(&principal, &id);
         let mut place = place.lock().await;
+        // A kept and a temporary session have stores of their own, and share their names.
+        let is_kept = self.deps.store.find_session(&principal, &id).await?.is_some();
+        if is_kept || is_alive(place.as_ref()) {
+            return Err(RegistryError::Exists(id));
+        }
         match log.store.fork_session(log.session, at_seq, new).await? {
             (record, true) => Ok(self.launch(&mut place, record, from.lifetime)),
             (_, false) => Err(RegistryError::Exists(id)),

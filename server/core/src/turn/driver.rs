@@ -22,7 +22,7 @@ use crate::event::{AssistantMessage, DurableEvent, LiveEvent, MessageStatus, Too
 use crate::history::{self, Conversation, text_of, user_parts};
 use crate::message::{Note, Part, Passage, ToolCall};
 use crate::session::client_tools::ProxyTool;
-use crate::session::port::Outgoing;
+use crate::session::port::{OpenedEngine, Outgoing};
 use crate::session::{SessionDeps, SessionIdentity};
 use crate::spend::{SessionSpend, StepToCome};
 use crate::store::{KnowledgeQuery, StoreError};
@@ -111,7 +111,8 @@ impl TurnTask {
                 let engine = self.deps.engines.open(&self.agent.engine).await.map_err(|error| {
                     TurnEnd::Failed { code: EngineErrorKind::Unavailable.code(), message: error.to_string() }
                 })?;
-                self.context.port.engine(self.agent.id.clone(), Some(engine.clone())).await;
+                let opened = OpenedEngine { choice: self.agent.engine.clone(), engine: engine.clone() };
+                self.context.port.engine(self.agent.id.clone(), Some(opened)).await;
                 engine
             }
         };
@@ -313,23 +314,27 @@ impl Driver {
         let mut stream = self.engine.step(request).ready_chunks(MAX_BATCH);
         let mut shown = String::new();
         let mut reasons = false;
-        let mut told = None;
+        let (mut told, mut begun) = (None, false);
         loop {
             let chunk = tokio::select! {
                 biased;
                 () = self.task.context.cancel.cancelled() => {
-                    return TurnInput::Cancel { partial: self.partial(shown, told) };
+                    return TurnInput::Cancel { partial: self.partial(shown, told, begun) };
                 }
                 chunk = stream.next() => chunk,
             };
             let Some(chunk) = chunk else {
                 let message = "the reply ended before its end mark; ask again".to_owned();
                 let error = EngineError { kind: EngineErrorKind::StreamIncomplete, message };
-                return TurnInput::StepFailed { partial: self.partial(shown, told), error };
+                return TurnInput::StepFailed { partial: self.partial(shown, told, begun), error };
             };
             let mut events = Vec::with_capacity(chunk.len());
             let mut last = None;
             for event in chunk {
+                begun |= matches!(
+                    event,
+                    Ok(StepEvent::Text(_) | StepEvent::Reasoning(_) | StepEvent::ToolStart { .. })
+                );
                 match event {
                     Ok(StepEvent::Text(text)) => {
                         shown.push_str(&text);
@@ -345,7 +350,7 @@ impl Driver {
                     }
                     Ok(StepEvent::Finished(outcome)) => last = Some(TurnInput::StepFinished(outcome)),
                     Err(error) => {
-                        let partial = self.partial(std::mem::take(&mut shown), told);
+                        let partial = self.partial(std::mem::take(&mut shown), told, begun);
                         if error.kind.is_fatal() {
                             self.task.context.port.engine(self.task.agent.id.clone(), None).await;
                         }
@@ -387,9 +392,9 @@ impl Driver {
 
     /// Returns what is left of a step that was cut. One that has begun to answer has used something, though
     /// nobody told what.
-    fn partial(&self, text: String, told: Option<StepUsage>) -> Partial {
+    fn partial(&self, text: String, told: Option<StepUsage>, begun: bool) -> Partial {
         let cost = (self.engine.pricing() == Pricing::Free).then_some(0.0);
-        let begun = (!text.is_empty()).then_some(StepUsage { cost, ..StepUsage::default() });
+        let begun = begun.then_some(StepUsage { cost, ..StepUsage::default() });
         Partial { text, usage: told.or(begun) }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Call {
     events: Events,
     /// The step, while the provider may refuse its own blocks in it.
     step: Option<StepRequest>,
+    /// What tries that came to nothing used, as far as the provider told.
+    spent: Option<StepUsage>,
 }
 
 enum Phase {
@@ -70,14 +72,14 @@ struct Reading {
 
 impl Call {
     pub(super) fn new(line: Arc<Line>, request: StepRequest) -> Self {
-        Self { line, phase: Phase::New(request), events: Events::new(), step: None }
+        Self { line, phase: Phase::New(request), events: Events::new(), step: None, spent: None }
     }
 
     /// Returns the next event. Events that are already decoded come without waiting.
     pub(super) async fn next(&mut self) -> Option<Result<StepEvent, EngineError>> {
         loop {
             if let Some(event) = self.events.pop_front() {
-                return Some(Ok(event));
+                return Some(Ok(with_earlier(event, self.spent)));
             }
             let step = match &mut self.phase {
                 Phase::Reading(reading) => match read(&self.line, reading, &mut self.events).await {
@@ -154,7 +156,10 @@ impl Call {
     /// The same for an answer that is being read.
     fn stumbled(&mut self, failure: Failure) -> Result<Progress, EngineError> {
         match mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Reading(reading) => self.failed(failure, reading.request, reading.tried),
+            Phase::Reading(reading) => {
+                self.spent = used(&self.line, &reading, self.spent);
+                self.failed(failure, reading.request, reading.tried)
+            }
             Phase::New(_) | Phase::Trying { .. } | Phase::Failed(_) | Phase::Over => Err(failure.error),
         }
     }
@@ -276,6 +281,27 @@ async fn read(line: &Line, reading: &mut Reading, events: &mut Events) -> Result
             }
             Ok(finish(line, &mut *reading.decoder, events)?)
         }
+    }
+}
+
+/// Returns what all tries used so far; `None`: nobody told anything.
+fn used(line: &Line, reading: &Reading, earlier: Option<StepUsage>) -> Option<StepUsage> {
+    if reading.told == StepUsage::default() {
+        return earlier;
+    }
+    let told = StepUsage { cost: line.cost(&line.target.model, &reading.told), ..reading.told };
+    Some(earlier.map_or(told, |earlier| earlier.plus(told)))
+}
+
+/// Adds what earlier tries used to what an event tells of this one.
+fn with_earlier(event: StepEvent, earlier: Option<StepUsage>) -> StepEvent {
+    match (event, earlier) {
+        (StepEvent::Usage(usage), Some(earlier)) => StepEvent::Usage(earlier.plus(usage)),
+        (StepEvent::Finished(mut outcome), Some(earlier)) => {
+            outcome.usage = earlier.plus(outcome.usage);
+            StepEvent::Finished(outcome)
+        }
+        (event, _) => event,
     }
 }
 

@@ -45,6 +45,11 @@ pub(in crate::gateway) async fn add(
         return Err(ApiError::invalid("content must not be blank"));
     }
     let handle = session(&gateway, request.session_id.as_str()).await?;
+    if handle.is_temporary() && request.scope != KbScope::Session {
+        return Err(ApiError::invalid(
+            "a temporary session keeps documents for itself only: scope must be session",
+        ));
+    }
     let collection = match request.scope {
         KbScope::Session => handle.identity().own_collection(),
         KbScope::Project => handle.identity().project_collection(),

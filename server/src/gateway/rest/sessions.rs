@@ -62,6 +62,7 @@ pub(in crate::gateway) async fn create(
         Some(folder) => folder_of(PathBuf::from(folder)).await?,
         None => gateway.roots[0].clone(),
     };
+    gateway.check_room()?;
     let start = SessionStart { title, workspace, temporary: request.temp, budget: request.budget };
     let (handle, made) = gateway.registry.find_or_create(LOCAL_PRINCIPAL, &id, &start).await?;
     let code = if made { StatusCode::CREATED } else { StatusCode::OK };
@@ -323,7 +324,8 @@ pub(in crate::gateway) async fn audit(
         decision: params.decision,
         limit: limit(params.limit, DEFAULT_LIMIT, MAX_AUDIT_ENTRIES)?,
     };
-    let found = gateway.deps.store.audit(query).await?;
+    let store = handle.as_ref().map_or(&gateway.deps.store, |handle| &handle.log().store);
+    let found = store.audit(query).await?;
     let entries: Vec<_> = found.iter().map(|(_, record)| translate::audit_entry(record)).collect();
     let session_id = handle.map(|handle| handle.identity().id.clone());
     Ok(Json(AuditList { session_id, count: entries.len() as u64, entries }))

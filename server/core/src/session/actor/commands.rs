@@ -75,7 +75,9 @@ impl Actor {
         self.ends_at = None;
         self.set_approval_deadline();
         // Messages that waited when the server was stopped wait until somebody is there.
-        self.start_next_turn().await;
+        if kind != JoinKind::Watches {
+            self.start_next_turn().await;
+        }
     }
 
     fn on_leave(&mut self, connection: ConnectionId) {

@@ -18,7 +18,7 @@ use crate::event::{
 };
 use crate::history;
 use crate::recovery;
-use crate::session::port::{Outgoing, TurnPort, TurnReport};
+use crate::session::port::{OpenedEngine, Outgoing, TurnPort, TurnReport};
 use crate::session::{AgentChange, ChatCommand, MAX_QUEUED, ReplyTo};
 use crate::store::{Condition, OpenTurn, SessionState, StoreError};
 use crate::turn::calls::{CANCELLED, CallContext};
@@ -308,7 +308,12 @@ impl Actor {
     }
 
     /// An agent's engine was opened; the roster names its model, which may be another than before.
-    async fn on_engine(&mut self, id: AgentId, engine: Arc<dyn Engine>) {
+    async fn on_engine(&mut self, id: AgentId, opened: OpenedEngine) {
+        let OpenedEngine { choice, engine } = opened;
+        // The agent may have been given another one meanwhile.
+        if self.state.agents.iter().any(|agent| agent.id == id && agent.engine != choice) {
+            return;
+        }
         let mut next = self.state.clone();
         if let Some(agent) = next.agents.iter_mut().find(|agent| agent.id == id)
             && (agent.provider != engine.provider() || agent.model != engine.model())
