@@ -273,7 +273,7 @@ impl ServerReader {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            if self.behind || self.commits.has_changed().ok()? {
+            if self.behind {
                 // Seen before the store is read: what is stored after that wakes the next wait.
                 self.commits.borrow_and_update();
                 match self.read().await {
@@ -287,7 +287,10 @@ impl ServerReader {
                 continue;
             }
             tokio::select! {
-                changed = self.commits.changed() => changed.ok()?,
+                changed = self.commits.changed() => {
+                    changed.ok()?;
+                    self.behind = true;
+                }
                 outgoing = self.outbox.next() => match outgoing {
                     Outgoing::Frames(frames) => {
                         self.ready.extend(frames.iter().map(|frame| event(&frame.text, None)));
