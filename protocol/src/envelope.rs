@@ -172,7 +172,9 @@ pub fn encode_server(frame: &ServerFrame) -> String {
     if let Some(seq) = frame.seq {
         let _ = write!(out, ",\"seq\":{seq}");
     }
-    if let Some(id) = &frame.turn_id {
+    // The end of a cancelled turn names it by itself; a key twice is no frame.
+    let turn = frame.turn_id.as_ref().filter(|_| !matches!(frame.message, ServerMessage::Interrupted(_)));
+    if let Some(id) = turn {
         out.push_str(",\"turnId\":");
         push_json(&mut out, id.as_str());
     }
@@ -344,7 +346,7 @@ impl<'de> Visitor<'de> for Checked<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::{Chat, Token};
+    use crate::chat::{Chat, Interrupted, Token};
     use crate::ids::AgentId;
 
     fn code(text: &str) -> ErrorCode {
@@ -367,6 +369,24 @@ mod tests {
             code(r#"{"v":1,"type":"chat","sessionId":"a b","message":"x"}"#),
             ErrorCode::InvalidMessage
         );
+    }
+
+    #[test]
+    fn the_end_of_a_cancelled_turn_names_it_once() {
+        let turn = MessageId::parse("t").unwrap();
+        let usage = crate::chat::Usage::default();
+        let end = Interrupted { turn_id: turn.clone(), reason: "cancelled".into(), usage, response_id: None };
+        let frame = ServerFrame {
+            session_id: None,
+            date: None,
+            seq: Some(7),
+            turn_id: Some(turn),
+            re: None,
+            message: end.into(),
+        };
+        let text = encode_server(&frame);
+        assert_eq!(text.matches("turnId").count(), 1, "{text}");
+        assert_eq!(decode_server(&text).unwrap(), frame);
     }
 
     #[test]
