@@ -146,6 +146,8 @@ pub(crate) fn of(error: &anyhow::Error) -> Exit {
                 ClientError::Unreachable(_) | ClientError::Protocol(_) | ClientError::Closed => {
                     Exit::Unreachable
                 }
+                ClientError::TooLarge { .. } => Exit::Usage,
+                ClientError::TooManySessions => Exit::Failed,
             };
         }
         if cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {

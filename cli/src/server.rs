@@ -3,12 +3,14 @@
 //! One process at a time holds the folder's lock and serves it; the others find its address in `server.json`.
 //! A command's own server stays until its last client has left.
 
+mod again;
 mod discovery;
 mod lock;
 
 use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -17,9 +19,11 @@ use tns_server::{EngineChoice, ExecHelper, RunningServer, Server, ServerConfig, 
 use tokio::time::Instant;
 
 use crate::Context;
+use crate::args::Globals;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::exit::{Exit, Stop};
+use crate::server::again::{Again, Other};
 use crate::server::discovery::{Discovery, Published};
 use crate::server::lock::Lock;
 use crate::signals::Signals;
@@ -65,8 +69,17 @@ pub(crate) struct Attached {
     pub(crate) url: String,
     /// It was started by this command, as [`Launch`] says.
     pub(crate) launched: bool,
-    /// Another command's server stays as long as this connection, which says nothing.
-    _presence: Option<(Client, Events)>,
+    /// How it is found again; absent where only one address is meant, or where it is this process's own.
+    again: Option<Arc<Again>>,
+}
+
+/// What a server is to the program that it runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The program's purpose: `tns serve`, which its owner starts and stops.
+    StandsAlone,
+    /// It serves beside a command, and stays until its last client leaves.
+    Beside,
 }
 
 impl Attached {
@@ -78,12 +91,13 @@ impl Attached {
         Ok(Rest::new(&self.url)?)
     }
 
-    /// Opens the chat socket.
+    /// Opens the chat socket. One that is lost is opened again at the server that has the data folder then.
     ///
     /// # Errors
     /// As [`Client::connect`].
     pub(crate) async fn connect(&self, reconnect: Reconnect) -> anyhow::Result<(Client, Events)> {
-        Ok(Client::connect(ClientConfig { url: self.url.clone(), reconnect }).await?)
+        let rediscover = self.again.as_ref().map(Again::rediscover);
+        Ok(Client::connect(ClientConfig { rediscover, ..ClientConfig::new(&self.url, reconnect) }).await?)
     }
 }
 
@@ -100,7 +114,8 @@ pub(crate) fn with<T>(
         let mut signals = Signals::listen()?;
         let (attached, owned) = attach(context, launch).await?;
         let result = work(&attached, &mut signals).await;
-        if let Some(owned) = owned {
+        let begun = attached.again.as_ref().and_then(|again| again.take_owned());
+        if let Some(owned) = owned.or(begun) {
             owned.outlive_clients(context, &mut signals).await;
         }
         result
@@ -156,24 +171,26 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, Option<Owned>)> {
     if let Some(url) = &context.globals.server {
         check_address(url)?;
-        return Ok((Attached { url: url.clone(), launched: false, _presence: None }, None));
+        return Ok((Attached { url: url.clone(), launched: false, again: None }, None));
     }
     let dir = DataDir::open(context.globals.data_dir.as_deref())?;
     match find(&dir).await? {
         Found::Free(lock) => {
             let need = launch.engine;
-            let owned = match Owned::start(&dir, lock, in_process(context, &dir, launch)?).await {
+            let config = in_process(&context.globals, &dir, launch)?;
+            let owned = match Owned::start(&dir, lock, config, Kind::Beside).await {
                 Err(error) if need == EngineNeed::Any && crate::exit::of(&error) == Exit::Usage => {
                     let launch = Launch { provider: Some(ANY_PROVIDER.into()), ..Launch::default() };
                     return Box::pin(attach(context, launch)).await;
                 }
                 started => started?,
             };
-            let attached = Attached { url: owned.url().to_owned(), launched: true, _presence: None };
+            let attached = Attached { url: owned.url().to_owned(), launched: true, again: None };
             Ok((attached, Some(owned)))
         }
-        Found::Served { url, presence } => {
-            Ok((Attached { url, launched: false, _presence: Some(presence) }, None))
+        Found::Served { url, other } => {
+            let again = Some(Again::new(dir, context.globals.clone(), launch, other));
+            Ok((Attached { url, launched: false, again }, None))
         }
     }
 }
@@ -191,8 +208,8 @@ fn check_address(url: &str) -> Result<(), Stop> {
 enum Found {
     /// Nobody had it: this process has it now.
     Free(Lock),
-    /// A server that takes connections; `presence` keeps it from leaving.
-    Served { url: String, presence: (Client, Events) },
+    /// A server that takes connections, and is kept from leaving.
+    Served { url: String, other: Other },
 }
 
 /// Looks until the folder is free or its server answers.
@@ -206,10 +223,12 @@ async fn find(dir: &DataDir) -> anyhow::Result<Found> {
         if let Some(found) = &found
             && found.answers().await
         {
-            let config = ClientConfig { url: found.url.clone(), reconnect: Reconnect::Never };
+            let config = ClientConfig::new(&found.url, Reconnect::Never);
             // A server that is just stopping refuses, and soon lets go of the lock.
             if let Ok(Ok(presence)) = tokio::time::timeout_at(deadline, Client::connect(config)).await {
-                return Ok(Found::Served { url: found.url.clone(), presence });
+                let kind = if found.stands_alone { Kind::StandsAlone } else { Kind::Beside };
+                let other = Other { kind, _presence: presence };
+                return Ok(Found::Served { url: found.url.clone(), other });
             }
         }
         if Instant::now() >= deadline {
@@ -238,9 +257,9 @@ fn unanswered(dir: &DataDir, found: Option<&Discovery>) -> Stop {
     Stop::new(Exit::Unreachable, message)
 }
 
-fn in_process(context: &Context, dir: &DataDir, launch: Launch) -> anyhow::Result<ServerConfig> {
+fn in_process(globals: &Globals, dir: &DataDir, launch: Launch) -> anyhow::Result<ServerConfig> {
     let flag = EngineChoice { provider: launch.provider, model: launch.model };
-    let settings = Config::load(&context.globals, flag)?;
+    let settings = Config::load(globals, flag)?;
     let root = Folder::current()?.path().to_owned();
     // A free port, and no idle time-out: it ends with its last client, not with the clock.
     let config = ServerConfig::new(dir.path().to_owned(), root, exec_helper()?);
@@ -316,10 +335,15 @@ impl Owned {
     ///
     /// # Errors
     /// What the server says; what the system says about the data folder.
-    pub(crate) async fn start(dir: &DataDir, lock: Lock, config: ServerConfig) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        dir: &DataDir,
+        lock: Lock,
+        config: ServerConfig,
+        kind: Kind,
+    ) -> anyhow::Result<Self> {
         Discovery::forget(dir)?;
         let running = Server::start(config).await.map_err(|error| not_started(dir, &error))?;
-        match Discovery::of(running.url()).publish(dir) {
+        match Discovery::of(running.url(), kind == Kind::StandsAlone).publish(dir) {
             Ok(published) => Ok(Self { running, published, lock }),
             Err(error) => {
                 running.shutdown().await;

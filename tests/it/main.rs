@@ -14,6 +14,7 @@ mod chat;
 mod client_tools;
 mod door;
 mod edited;
+mod follow;
 mod frames;
 mod grants;
 mod history;

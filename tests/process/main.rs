@@ -15,6 +15,7 @@ mod newcomer;
 mod node;
 mod providers;
 mod pty;
+mod reconnect;
 mod script;
 mod serve;
 mod sharing;

@@ -7,6 +7,7 @@ pub mod downloads;
 pub mod event_stream;
 pub mod http;
 pub mod provider;
+pub mod relay;
 pub mod secret_service;
 pub mod socket;
 pub mod standin;

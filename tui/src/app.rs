@@ -58,7 +58,7 @@ impl App {
     ) -> Result<(), TuiError> {
         let mut keys = EventStream::new();
         let panicked = panicked();
-        let effects = start(&mut self.model);
+        let effects = start();
         self.act(effects, terminal)?;
         self.draw(terminal)?;
         loop {
@@ -146,7 +146,12 @@ impl App {
                         update(&mut self.model, self.opened.elapsed(), failed);
                     }
                 }
-                Effect::Load(from) => self.work.load(from),
+                Effect::Load => self.work.load(),
+                Effect::Join(from) => {
+                    if let Err(failed) = self.work.join(from) {
+                        update(&mut self.model, self.opened.elapsed(), failed);
+                    }
+                }
                 Effect::Quit => return Ok(Flow::Quit),
                 Effect::Suspend => terminal.suspend().map_err(TuiError::Terminal)?,
                 Effect::Redraw => terminal.forget().map_err(TuiError::Terminal)?,

@@ -9,8 +9,9 @@ use ratatui::buffer::{Buffer, CellWidth as _};
 use serde_json::{Value, json};
 use tns_client::ClientEvent;
 use tns_protocol::approval::ToolApproveRequest;
+use tns_protocol::log::ActiveResponse;
 use tns_protocol::rest::{ServerInfo, SessionDetail};
-use tns_protocol::{ServerFrame, SessionId, decode_server};
+use tns_protocol::{AgentId, MessageId, ServerFrame, SessionId, decode_server};
 
 use crate::model::{Effect, History, Model, Msg};
 use crate::theme::Theme;
@@ -30,14 +31,14 @@ impl Screen {
         let first = first_message.map(str::to_owned);
         let mut model = Model::new(session, info("offline"), first, Theme::Plain, "tui".into());
         model.size = (columns, rows);
-        let effects = start(&mut model);
-        (Self { model, now: Duration::ZERO }, effects)
+        (Self { model, now: Duration::ZERO }, start())
     }
 
     /// Opens a screen on an empty session.
     pub(crate) fn new(columns: u16, rows: u16) -> Self {
         let (mut screen, _) = Self::opening(None, columns, rows);
         screen.loaded(&[], false);
+        screen.caught_up(None, &[]);
         screen
     }
 
@@ -83,7 +84,19 @@ impl Screen {
         self.take(Msg::Loaded(Ok(Box::new(History { detail, events: events.to_vec(), head, cut: false }))))
     }
 
-    /// A whole turn as a strict connection sees it.
+    /// The log was told to its end; `active` is the text of a reply that is being written.
+    pub(crate) fn caught_up(&mut self, active: Option<&str>, pending: &[ToolApproveRequest]) -> Vec<Effect> {
+        let active = active.map(|text| ActiveResponse {
+            response_id: MessageId::parse("r").unwrap(),
+            agent_id: AgentId::parse(AGENT).unwrap(),
+            text_so_far: text.to_owned(),
+            index: text.chars().count() as u64,
+        });
+        let session = self.model.session.clone();
+        self.take(Msg::Client(ClientEvent::CaughtUp { session, active, pending: pending.to_vec() }))
+    }
+
+    /// A whole turn without its stored messages.
     pub(crate) fn turn(&mut self, first_seq: u64, reply: &str) {
         self.frame("agent_state", None, json!({"agentId": AGENT, "status": "thinking", "role": "assistant"}));
         self.frame("token", None, json!({"agentId": AGENT, "content": reply}));

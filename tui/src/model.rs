@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crossterm::event::KeyEvent;
-use tns_client::ClientEvent;
+use tns_client::{ClientEvent, Cursor};
 use tns_protocol::agent::AgentInfo;
 use tns_protocol::rest::{ServerInfo, SessionDetail};
-use tns_protocol::{AgentId, ClientMessage, ClientMessageId, Seq, ServerFrame, SessionId};
+use tns_protocol::{AgentId, ClientMessage, ClientMessageId, MessageId, Seq, ServerFrame, SessionId};
 
 use crate::pane::approval::Approvals;
 use crate::pane::composer::Composer;
@@ -15,9 +15,6 @@ use crate::pane::transcript::Transcript;
 use crate::sanitize;
 use crate::theme::Theme;
 use crate::view::Areas;
-
-/// Frames that wait while the stored part of a turn is read. Full → they are dropped and read from the store.
-pub(crate) const MAX_HELD_FRAMES: usize = 4_096;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -43,7 +40,7 @@ pub(crate) enum Msg {
     Tick,
 }
 
-/// What the server has stored of a session since a place in its log.
+/// What the server has stored of a session, as far as the screen keeps it.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// The session as it stands; absent when it does not exist yet.
@@ -61,23 +58,16 @@ pub(crate) struct History {
 pub(crate) enum Effect {
     /// Send a message to the session.
     Send(Box<ClientMessage>),
-    /// Read the stored events.
-    Load(From),
+    /// Read the newest stored events, as many as the screen keeps.
+    Load,
+    /// Follow the session from a place in its log.
+    Join(Cursor),
     /// End the program.
     Quit,
     /// Give the terminal to the shell.
     Suspend,
     /// Forget what the terminal shows and draw everything.
     Redraw,
-}
-
-/// Where reading begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum From {
-    /// With the newest events, as many as the screen keeps.
-    Recent,
-    /// Behind this place.
-    After(Seq),
 }
 
 /// Who has the keys.
@@ -98,17 +88,15 @@ pub(crate) enum Page {
     Approval,
 }
 
-/// Where the reading of stored events stands.
-#[derive(Debug, Default)]
-pub(crate) struct Reading {
-    /// An answer is awaited.
-    pub(crate) under_way: bool,
-    /// Read once more after that answer.
-    pub(crate) again: bool,
-    /// Frames that arrived meanwhile.
-    pub(crate) held: Vec<ServerFrame>,
-    /// Messages that are not known to be stored are sent again when it is done.
-    pub(crate) resend: bool,
+/// How far the screen has come with what happened in its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The newest stored events are read; what is to be sent waits for it.
+    Reading,
+    /// What came behind them is told, oldest first.
+    CatchingUp,
+    /// Events are told as they happen.
+    Live,
 }
 
 /// The state of the screen.
@@ -130,17 +118,17 @@ pub(crate) struct Model {
     pub(crate) status: Status,
     pub(crate) focus: Focus,
     pub(crate) page: Option<Page>,
-    /// Sent as soon as the stored conversation is there.
+    /// Sent as soon as the newest stored events are there.
     pub(crate) first_message: Option<String>,
-    pub(crate) reading: Reading,
-    /// The place in the log up to which the transcript is complete.
-    pub(crate) synced: Seq,
-    /// Where `synced` stood one turn earlier.
-    pub(crate) synced_before: Seq,
-    /// The place in the log that the last reading reached.
-    pub(crate) read_to: Seq,
-    /// The running turn is not complete on the screen: it is read anew when it ends.
-    pub(crate) incomplete: bool,
+    pub(crate) stage: Stage,
+    /// Messages that wait for the session to be joined.
+    pub(crate) unsent: Vec<ClientMessage>,
+    /// The server tells no log: what was missed is read anew, and so is every turn that has ended.
+    pub(crate) plain: bool,
+    /// The message that was just taken out of the queue: the end of its turn is told next.
+    pub(crate) taken_out: Option<MessageId>,
+    /// The session was deleted or has expired.
+    pub(crate) over: bool,
     /// A word in the composer's rule until the next key.
     pub(crate) hint: Option<&'static str>,
     /// The last key was Ctrl-C: the next one quits.
@@ -180,11 +168,11 @@ impl Model {
             focus: Focus::Composer,
             page: None,
             first_message,
-            reading: Reading::default(),
-            synced: 0,
-            synced_before: 0,
-            read_to: 0,
-            incomplete: false,
+            stage: Stage::Reading,
+            unsent: Vec::new(),
+            plain: false,
+            taken_out: None,
+            over: false,
             hint: None,
             quit_next: false,
             clear_next: false,

@@ -38,6 +38,27 @@ pub(crate) fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
     }
 }
 
+/// Shortens a text to its last `columns`, with `…` where something is left out.
+pub(crate) fn ending(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut used = 0;
+    let mut begin = text.len();
+    for (at, grapheme) in text.grapheme_indices(true).rev() {
+        used += grapheme_width(grapheme);
+        // One column stays for the mark.
+        if used >= columns {
+            break;
+        }
+        begin = at;
+    }
+    match columns {
+        0 => String::new(),
+        _ => format!("…{}", &text[begin..]),
+    }
+}
+
 /// Where rows may break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrap {
@@ -242,9 +263,13 @@ mod tests {
         assert_eq!(truncate("职员表", 4), "职…");
         assert_eq!(truncate("abc", 1), "…");
         assert_eq!(truncate("abc", 0), "");
+        assert_eq!(ending("职员表", 6), "职员表");
+        assert_eq!(ending("职员表", 4), "…表");
+        assert_eq!(ending("abc", 0), "");
         for columns in 0..40 {
             let text = "a职e\u{301}👩\u{200D}👧b".repeat(4);
             assert!(width(&truncate(&text, columns)) <= columns);
+            assert!(width(&ending(&text, columns)) <= columns);
         }
     }
 

@@ -7,12 +7,13 @@ mod server;
 
 use std::time::Duration;
 
-use tns_client::ClientEvent;
+use tns_client::{ClientEvent, Cursor};
+use tns_protocol::ClientMessageId;
+use tns_protocol::approval::ToolApproveRequest;
 use tns_protocol::chat::Chat;
-use tns_protocol::tool::McpTools;
-use tns_protocol::{ClientMessageId, ServerFrame, ServerMessage};
+use tns_protocol::log::ActiveResponse;
 
-use crate::model::{Effect, Focus, From, History, MAX_HELD_FRAMES, Model, Msg, Page};
+use crate::model::{Effect, Focus, History, Model, Msg, Page, Stage};
 use crate::pane::composer::TooLong;
 use crate::pane::status::Connection;
 use crate::pane::transcript::entry::Delivery;
@@ -24,6 +25,25 @@ const NOT_CONNECTED: &str = "not connected";
 /// Takes in what happened at `now`, on the screen's clock.
 pub(crate) fn update(model: &mut Model, now: Duration, msg: Msg) -> Vec<Effect> {
     model.now = now;
+    let effects = take(model, msg);
+    if model.stage == Stage::Reading && !model.plain { hold(model, effects) } else { effects }
+}
+
+/// Keeps what is to be sent until the session is joined, so that nothing of it is missed.
+fn hold(model: &mut Model, effects: Vec<Effect>) -> Vec<Effect> {
+    let mut others = Vec::new();
+    for effect in effects {
+        match effect {
+            Effect::Send(message) => model.unsent.push(*message),
+            Effect::Load | Effect::Join(_) | Effect::Quit | Effect::Suspend | Effect::Redraw => {
+                others.push(effect);
+            }
+        }
+    }
+    others
+}
+
+fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
     match msg {
         Msg::Key(key) => key::on_key(model, &key),
         Msg::Paste(text) => {
@@ -40,22 +60,24 @@ pub(crate) fn update(model: &mut Model, now: Duration, msg: Msg) -> Vec<Effect> 
         Msg::Loaded(Ok(history)) => on_history(model, *history),
         Msg::Loaded(Err(reason)) => on_no_history(model, &reason),
         Msg::SendFailed { message, reason } => {
-            if let Some(id) = message {
-                model.transcript.deliver(&id, Delivery::Failed);
-            }
-            model.approvals.unanswer();
-            model.transcript.notice(Role::Bad, &format!("not sent: {reason}"));
+            not_sent(model, message.as_ref(), &reason);
             Vec::new()
         }
         Msg::Tick => Vec::new(),
     }
 }
 
-/// Begins the screen: joins the session (an empty set of tools changes nothing else), then reads what is
-/// stored of it, so that nothing falls between the two.
-pub(crate) fn start(model: &mut Model) -> Vec<Effect> {
-    let join = Effect::Send(Box::new(McpTools { tools: Vec::new() }.into()));
-    std::iter::once(join).chain(read(model, From::Recent)).collect()
+/// Begins the screen: reads the newest stored events. The session is joined behind them.
+pub(crate) fn start() -> Vec<Effect> {
+    vec![Effect::Load]
+}
+
+fn not_sent(model: &mut Model, message: Option<&ClientMessageId>, reason: &str) {
+    if let Some(id) = message {
+        model.transcript.deliver(id, Delivery::Failed);
+    }
+    model.approvals.unanswer();
+    model.transcript.notice(Role::Bad, &format!("not sent: {reason}"));
 }
 
 fn on_paste(model: &mut Model, text: &str) {
@@ -69,117 +91,119 @@ fn on_paste(model: &mut Model, text: &str) {
 
 fn on_client(model: &mut Model, event: ClientEvent) -> Vec<Effect> {
     match event {
-        ClientEvent::Frame(frame) => server::on_frame(model, *frame),
+        ClientEvent::Frame(frame) => return server::on_frame(model, *frame),
+        ClientEvent::Joined { .. } => {}
+        ClientEvent::CaughtUp { session, active, pending } if session == model.session => {
+            on_caught_up(model, active, pending);
+        }
+        ClientEvent::CaughtUp { .. } => {}
+        ClientEvent::Resync { reason, .. } => {
+            forget(model);
+            model
+                .transcript
+                .notice(Role::Warn, &format!("the conversation is told from its beginning: {reason}"));
+            model.stage = Stage::CatchingUp;
+        }
+        ClientEvent::Plain { .. } => {
+            model.plain = true;
+            return vec![Effect::Load];
+        }
+        ClientEvent::Unsent { message, reason, .. } => not_sent(model, Some(&message), &reason),
         ClientEvent::Disconnected { reason, retry_in } => {
             if model.status.connection == Connection::Up {
                 model.approvals.doubt_all();
             }
             model.status.connection = Connection::Lost { reason, retry_at: model.now + retry_in };
-            Vec::new()
+            if model.stage == Stage::Live && !model.plain {
+                model.stage = Stage::CatchingUp;
+            }
         }
         ClientEvent::Reconnected => {
             model.status.connection = Connection::Up;
             model.hint.take_if(|hint| hint.starts_with(NOT_CONNECTED));
-            model.reading.resend = true;
-            read(model, From::After(model.synced)).into_iter().collect()
         }
         // The loop ends with the reason.
-        ClientEvent::Closed { .. } => vec![Effect::Quit],
+        ClientEvent::Closed { .. } => return vec![Effect::Quit],
     }
+    Vec::new()
 }
 
-/// Asks for the stored events, or notes that they are wanted once more.
-fn read(model: &mut Model, from: From) -> Option<Effect> {
-    if model.reading.under_way {
-        model.reading.again = true;
-        return None;
+/// The log was told to its end: what is said of now is known again.
+fn on_caught_up(model: &mut Model, active: Option<ActiveResponse>, pending: Vec<ToolApproveRequest>) {
+    model.stage = Stage::Live;
+    model.status.set_running(active.is_some());
+    match active {
+        Some(active) => {
+            model.status.begin(&active.agent_id);
+            let (place, name) = model.speaker(&active.agent_id);
+            model.transcript.written_so_far(&active.agent_id, place, &name, &active.text_so_far);
+        }
+        None => model.transcript.close_streams(),
     }
-    model.reading.under_way = true;
-    model.incomplete = false;
-    Some(Effect::Load(from))
+    await_answers(model, pending);
+}
+
+/// Exactly these calls wait for an answer.
+fn await_answers(model: &mut Model, pending: Vec<ToolApproveRequest>) {
+    for id in model.approvals.keep_only(&pending, model.now) {
+        tracing::debug!(call = %id, "settled meanwhile");
+    }
+    for request in pending {
+        server::ask(model, request);
+    }
+    focus_after_change(model);
+}
+
+/// Takes back everything that the log told; what is not known to be stored stays.
+fn forget(model: &mut Model) {
+    model.transcript.forget_stored();
+    model.status.forget_usage();
+    await_answers(model, Vec::new());
 }
 
 fn on_history(model: &mut Model, history: History) -> Vec<Effect> {
     let History { detail, events, head, cut } = history;
-    let kept = model.transcript.take_unsettled();
-    let mut running = false;
+    if model.plain {
+        forget(model);
+    }
     if let Some(detail) = detail {
-        running = detail.running;
+        model.status.set_running(detail.running);
         model.status.autonomy = Some(detail.autonomy);
-        // What arrived since is newer than the answer.
-        if !model.reading.held.iter().any(tells_who_works) {
-            model.status.set_running(running);
-        }
+        model.status.set_title(detail.title.as_deref());
         model.workspace = Some(detail.workspace);
         model.set_roster(detail.agents);
-        for id in model.approvals.keep_only(&detail.pending_approvals, model.now) {
-            tracing::debug!(call = %id, "settled while the connection was lost");
-        }
-        for request in detail.pending_approvals {
-            server::ask(model, request);
-        }
+        await_answers(model, detail.pending_approvals);
     }
     if cut {
         model.transcript.notice(Role::Faint, "earlier messages are not shown");
     }
-    let mut stored = Vec::new();
     for frame in events {
-        server::replay(model, frame, &mut stored);
+        server::write_stored(model, frame);
     }
-    model.read_to = model.read_to.max(head);
-    model.incomplete |= running;
-    model.transcript.put_back(kept, &stored, running);
-    focus_after_change(model);
-    let mut effects = after_reading(model);
-    if std::mem::take(&mut model.reading.resend) {
-        let sending = model.transcript.sending();
-        effects.extend(sending.into_iter().map(|(id, text)| send_chat(id, text)));
-    }
-    effects
+    follow(model, Cursor::at(head))
 }
 
 fn on_no_history(model: &mut Model, reason: &str) -> Vec<Effect> {
     model.transcript.notice(Role::Bad, &format!("the stored conversation can't be read: {reason}"));
-    // The next turn's end tries again.
-    model.incomplete = true;
-    after_reading(model)
+    // The log is told from its beginning then.
+    follow(model, Cursor::default())
 }
 
-/// Takes in what arrived during the reading, then sends the message that the program was started with.
-fn after_reading(model: &mut Model) -> Vec<Effect> {
-    model.reading.under_way = false;
+/// Joins the session behind what was read, and sends what waited for that.
+fn follow(model: &mut Model, from: Cursor) -> Vec<Effect> {
     let mut effects = Vec::new();
-    let held = std::mem::take(&mut model.reading.held);
-    // Tokens before a frame that the reading had are part of what it had.
-    let is_read = |frame: &ServerFrame| frame.seq.is_some_and(|seq| seq <= model.read_to);
-    let known = held.iter().rposition(is_read).map_or(0, |last| last + 1);
-    for (index, frame) in held.into_iter().enumerate() {
-        if index >= known || !matches!(frame.message, ServerMessage::Token(_)) {
-            effects.extend(server::write_live(model, frame));
-        }
+    if model.plain {
+        model.stage = Stage::Live;
+    } else {
+        effects.push(Effect::Join(from));
+        model.stage = Stage::CatchingUp;
     }
-    if std::mem::take(&mut model.reading.again) {
-        effects.extend(read(model, From::After(model.synced)));
-    } else if let Some(text) = model.first_message.take() {
+    let unsent = std::mem::take(&mut model.unsent);
+    effects.extend(unsent.into_iter().map(|message| Effect::Send(Box::new(message))));
+    if let Some(text) = model.first_message.take() {
         effects.extend(submit_chat(model, text));
     }
     effects
-}
-
-fn tells_who_works(frame: &ServerFrame) -> bool {
-    matches!(
-        frame.message,
-        ServerMessage::AgentState(_) | ServerMessage::Done(_) | ServerMessage::Interrupted(_)
-    )
-}
-
-/// Keeps a frame until the reading is done.
-fn hold(model: &mut Model, frame: ServerFrame) {
-    if model.reading.held.len() == MAX_HELD_FRAMES {
-        model.reading.held.clear();
-        model.reading.again = true;
-    }
-    model.reading.held.push(frame);
 }
 
 /// Puts the user's message into the transcript and sends it.

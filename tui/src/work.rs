@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use tns_client::{Client, ClientError, Rest};
+use tns_client::{Client, ClientError, Cursor, Rest};
 use tns_protocol::rest::SessionDetail;
 use tns_protocol::{ClientMessage, ErrorCode, Seq, SessionId, decode_server};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::model::{From, History, Msg};
+use crate::model::{History, Msg};
 
 /// Messages that wait to be sent. Full → the newest is refused and the screen says so.
 const OUTBOX: usize = 64;
@@ -17,17 +17,24 @@ const OUTBOX: usize = 64;
 const OUTCOMES: usize = 16;
 /// Most stored events that are read at once; earlier ones are left out, and the screen says so.
 const MAX_EVENTS: u64 = 4_000;
-/// Most pages of one reading. A session that grows faster than it is read → read again at the turn's end.
+/// Most pages of one reading. A session that grows faster than it is read → the rest is told when it is joined.
 const MAX_PAGES: usize = 64;
 
 /// Time for the messages that are queued when the screen is left.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// What is handed to the connection, in order.
+#[derive(Debug, Clone)]
+enum Outgoing {
+    Message(Box<ClientMessage>),
+    Join(Cursor),
+}
+
 /// The tasks beside the loop; they end with it.
 pub(crate) struct Work {
     rest: Rest,
     session: SessionId,
-    outbox: mpsc::Sender<ClientMessage>,
+    outbox: mpsc::Sender<Outgoing>,
     outcomes: mpsc::Receiver<Msg>,
     report: mpsc::Sender<Msg>,
     sender: JoinSet<()>,
@@ -52,22 +59,31 @@ impl Work {
 
     /// Queues a message; what can't be queued comes back as a failure to show.
     pub(crate) fn send(&self, message: ClientMessage) -> Result<(), Msg> {
-        self.outbox.try_send(message).map_err(|error| {
-            let (message, reason) = match error {
-                mpsc::error::TrySendError::Full(message) => (message, "too much waits to be sent already"),
-                mpsc::error::TrySendError::Closed(message) => (message, "the connection is closed"),
+        self.queue(Outgoing::Message(Box::new(message)))
+    }
+
+    /// Queues the joining of the session, before whatever is sent later.
+    pub(crate) fn join(&self, from: Cursor) -> Result<(), Msg> {
+        self.queue(Outgoing::Join(from))
+    }
+
+    fn queue(&self, outgoing: Outgoing) -> Result<(), Msg> {
+        self.outbox.try_send(outgoing).map_err(|error| {
+            let (outgoing, reason) = match error {
+                mpsc::error::TrySendError::Full(outgoing) => (outgoing, "too much waits to be sent already"),
+                mpsc::error::TrySendError::Closed(outgoing) => (outgoing, "the connection is closed"),
             };
-            failed(&message, reason)
+            failed(&outgoing, reason)
         })
     }
 
-    /// Reads the stored events.
-    pub(crate) fn load(&mut self, from: From) {
+    /// Reads the newest stored events.
+    pub(crate) fn load(&mut self) {
         // Readings that are over leave nothing behind.
         while self.readings.try_join_next().is_some() {}
         let (rest, session, report) = (self.rest.clone(), self.session.clone(), self.report.clone());
         self.readings.spawn(async move {
-            let loaded = read(&rest, &session, from).await;
+            let loaded = read(&rest, &session).await;
             let outcome = loaded.map(Box::new).map_err(|error| error.to_string());
             // The loop has ended: nobody waits for the outcome.
             let _ = report.send(Msg::Loaded(outcome)).await;
@@ -87,31 +103,37 @@ impl Work {
 async fn send_all(
     client: Client,
     session: SessionId,
-    mut queue: mpsc::Receiver<ClientMessage>,
+    mut queue: mpsc::Receiver<Outgoing>,
     report: mpsc::Sender<Msg>,
 ) {
-    while let Some(message) = queue.recv().await {
-        let failure = |error: ClientError| failed(&message, &error.to_string());
-        if let Err(failure) = client.send(&session, message.clone()).await.map_err(failure)
-            && report.send(failure).await.is_err()
+    while let Some(outgoing) = queue.recv().await {
+        let sent = match outgoing.clone() {
+            Outgoing::Message(message) => client.send(&session, *message).await,
+            Outgoing::Join(from) => client.join(&session, from).await,
+        };
+        if let Err(error) = sent
+            && report.send(failed(&outgoing, &error.to_string())).await.is_err()
         {
             return;
         }
     }
 }
 
-fn failed(message: &ClientMessage, reason: &str) -> Msg {
-    let message = match message {
-        ClientMessage::Chat(chat) => chat.client_message_id.clone(),
-        _ => None,
+fn failed(outgoing: &Outgoing, reason: &str) -> Msg {
+    let message = match outgoing {
+        Outgoing::Message(message) => match message.as_ref() {
+            ClientMessage::Chat(chat) => chat.client_message_id.clone(),
+            _ => None,
+        },
+        Outgoing::Join(_) => None,
     };
     Msg::SendFailed { message, reason: reason.to_owned() }
 }
 
 /// Reads the session as it stands and its events, page by page.
-async fn read(rest: &Rest, session: &SessionId, from: From) -> Result<History, ClientError> {
+async fn read(rest: &Rest, session: &SessionId) -> Result<History, ClientError> {
     let Some(detail) = detail(rest, session).await? else { return Ok(History::default()) };
-    let (mut after, cut) = first_event(from, detail.head_seq);
+    let (mut after, cut) = first_event(detail.head_seq);
     let mut history = History { detail: Some(detail), head: after, cut, events: Vec::new() };
     for _ in 0..MAX_PAGES {
         let page = rest.events(session, after).await?;
@@ -140,13 +162,9 @@ async fn detail(rest: &Rest, session: &SessionId) -> Result<Option<SessionDetail
 }
 
 /// Where to begin, and whether earlier events are left out.
-fn first_event(from: From, head: Seq) -> (Seq, bool) {
-    let wanted = match from {
-        From::Recent => 0,
-        From::After(seq) => seq,
-    };
+fn first_event(head: Seq) -> (Seq, bool) {
     let earliest = head.saturating_sub(MAX_EVENTS);
-    (wanted.max(earliest), wanted < earliest)
+    (earliest, earliest > 0)
 }
 
 #[cfg(test)]
@@ -154,11 +172,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_begins_where_the_screen_ends_and_is_bounded() {
-        assert_eq!(first_event(From::Recent, 0), (0, false));
-        assert_eq!(first_event(From::Recent, MAX_EVENTS), (0, false));
-        assert_eq!(first_event(From::Recent, MAX_EVENTS + 1), (1, true));
-        assert_eq!(first_event(From::After(7), 9), (7, false));
-        assert_eq!(first_event(From::After(7), MAX_EVENTS + 9), (9, true));
+    fn reading_is_bounded_to_the_newest_events() {
+        assert_eq!(first_event(0), (0, false));
+        assert_eq!(first_event(MAX_EVENTS), (0, false));
+        assert_eq!(first_event(MAX_EVENTS + 1), (1, true));
     }
 }

@@ -10,7 +10,7 @@ mod turn;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tns_client::Reconnect;
+use tns_client::{Cursor, Reconnect};
 use tns_protocol::agent::AgentAdd;
 use tns_protocol::approval::{AutonomyLevel, Risk, SetAutonomy, ToolApproveRequest};
 use tns_protocol::chat::Chat;
@@ -176,9 +176,10 @@ async fn prepare(
     let rest = attached.rest()?;
     let (session, line) = tokio::join!(
         workspace::open_with(context, &rest, &folder, id, args.budget),
-        attached.connect(Reconnect::Never)
+        attached.connect(Reconnect::Backoff)
     );
     let (session, mut line) = (session?, Line::new(line?));
+    line.client.join(&session.id, Cursor::at(session.head_seq)).await?;
     workspace::note_other_workspace(context, &folder, &session);
     if let Some(level) = args.autonomy {
         let request = SetAutonomy { level: level.as_str().to_owned() };

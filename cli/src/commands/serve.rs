@@ -12,7 +12,7 @@ use crate::args::{parse_dollars, parse_duration};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::exit::{Exit, Stop};
-use crate::server::Owned;
+use crate::server::{Kind, Owned};
 use crate::signals::Signals;
 use crate::workspace::Folder;
 use crate::{Context, logging, server};
@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
     config.spend_session = args.session_cap.or(config.spend_session);
     server::block_on(async {
         let mut signals = Signals::listen()?;
-        let owned = Owned::start(&dir, lock, config).await?;
+        let owned = Owned::start(&dir, lock, config, Kind::StandsAlone).await?;
         let EngineLabel { provider, model, reason, pricing } = owned.running().engine();
         let version = env!("CARGO_PKG_VERSION");
         if context.out.json {

@@ -31,12 +31,16 @@ pub(crate) struct Discovery {
     pub(crate) version: String,
     /// When it began to listen.
     pub(crate) started_at: Timestamp,
+    /// It is a program of its own, which its owner starts and stops; else it serves beside a command.
+    #[serde(default)]
+    pub(crate) stands_alone: bool,
 }
 
 impl Discovery {
     /// Describes a server of this process.
-    pub(crate) fn of(url: &str) -> Self {
+    pub(crate) fn of(url: &str, stands_alone: bool) -> Self {
         Self {
+            stands_alone,
             pid: std::process::id(),
             url: url.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -125,7 +129,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = data_dir(&parent);
         assert_eq!(Discovery::read(&dir), None);
-        let here = Discovery::of("http://127.0.0.1:7");
+        let here = Discovery::of("http://127.0.0.1:7", false);
         let published = here.publish(&dir).unwrap();
         let found = Discovery::read(&dir).unwrap();
         assert_eq!((found.pid, found.url, found.version), (here.pid, here.url, here.version));
@@ -140,7 +144,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = data_dir(&parent);
         Discovery::forget(&dir).unwrap();
-        std::mem::forget(Discovery::of("http://127.0.0.1:7").publish(&dir).unwrap());
+        std::mem::forget(Discovery::of("http://127.0.0.1:7", false).publish(&dir).unwrap());
         Discovery::forget(&dir).unwrap();
         assert_eq!(Discovery::read(&dir), None);
     }
@@ -156,7 +160,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_server_that_listens_answers() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let here = Discovery::of(&format!("http://{}", listener.local_addr().unwrap()));
+        let here = Discovery::of(&format!("http://{}", listener.local_addr().unwrap()), false);
         assert!(here.answers().await);
         drop(listener);
         assert!(!here.answers().await);

@@ -1,6 +1,8 @@
 //! The server's address, checked once: from `http://host:port` to the addresses of its faces.
 //! Only plain HTTP: a tns server listens on loopback, and a remote one is reached through a tunnel.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use reqwest::Url;
 
 use crate::ClientError;
@@ -55,6 +57,24 @@ impl Address {
             url.query_pairs_mut().extend_pairs(query);
         }
         url
+    }
+}
+
+/// The address that a client and its REST calls use, which a reconnect may change.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedAddress(Arc<Mutex<Address>>);
+
+impl SharedAddress {
+    pub(crate) fn new(address: Address) -> Self {
+        Self(Arc::new(Mutex::new(address)))
+    }
+
+    pub(crate) fn get(&self) -> Address {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, address: Address) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = address;
     }
 }
 

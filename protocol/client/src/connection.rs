@@ -1,5 +1,6 @@
 //! One socket: opening it, the read loop and the write loop. It knows nothing of trying again.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -7,7 +8,7 @@ use futures_util::{FutureExt, SinkExt, StreamExt};
 use tns_protocol::rest::ErrorBody;
 use tns_protocol::{ErrorCode, decode_server};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
@@ -15,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ClientError;
 use crate::address::Address;
-use crate::events::{Batch, ClientEvent};
+use crate::cursor::Fault;
+use crate::events::Batch;
+use crate::sessions::{Outgoing, Sessions};
 
 /// Bytes read from the socket at once: many token frames, and little memory for each connection.
 const READ_BUFFER_BYTES: usize = 4 << 10;
@@ -30,16 +33,35 @@ const BATCH_EVENTS: usize = 64;
 /// Text after which a batch is handed over, in bytes; one frame may exceed it.
 const BATCH_BYTES: usize = 256 << 10;
 
+/// Frames that are taken from the queue for one flush; the rest waits for the next.
+const MAX_AT_ONCE: usize = 64;
+
 pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// The client's ends of the channels, which outlive any one socket.
 pub(crate) struct Link {
-    /// Frames to write.
-    pub(crate) queue: mpsc::Receiver<String>,
+    /// What is to be written.
+    pub(crate) queue: mpsc::Receiver<Outgoing>,
+    /// The sessions that are followed.
+    pub(crate) followed: Arc<Followed>,
     /// Where events go.
     pub(crate) events: mpsc::Sender<Batch>,
     /// The client wants to end.
     pub(crate) closing: CancellationToken,
+}
+
+/// The sessions, shared by the client's calls and the two loops of its socket.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    sessions: Mutex<Sessions>,
+    /// There may be more to write than before.
+    wake: Notify,
+}
+
+impl Followed {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Why a socket's loops ended.
@@ -108,12 +130,12 @@ pub(crate) fn plain(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Reads and writes until one side ends. `first` is written before anything that is queued.
-pub(crate) async fn run(socket: Socket, link: &mut Link, first: Vec<String>) -> End {
+/// Reads and writes until one side ends.
+pub(crate) async fn run(socket: Socket, link: &mut Link) -> End {
     let (mut sink, mut stream) = socket.split();
     let end = tokio::select! {
-        end = read_loop(&mut stream, &link.events) => end,
-        end = write_loop(&mut sink, &mut link.queue, &link.closing, first) => end,
+        end = read_loop(&mut stream, &link.events, &link.followed) => end,
+        end = write_loop(&mut sink, &mut link.queue, &link.followed, &link.closing) => end,
     };
     if end == End::Finished {
         // The socket is dropped next; a server that doesn't answer in time sees that instead.
@@ -130,9 +152,15 @@ pub(crate) async fn run(socket: Socket, link: &mut Link, first: Vec<String>) -> 
 }
 
 /// Hands over what arrives, as many frames at once as are there. Pings are answered by reading on.
-async fn read_loop(stream: &mut SplitStream<Socket>, events: &mpsc::Sender<Batch>) -> End {
+async fn read_loop(
+    stream: &mut SplitStream<Socket>,
+    events: &mpsc::Sender<Batch>,
+    followed: &Followed,
+) -> End {
     loop {
-        let (batch, end) = read_batch(stream).await;
+        let (batch, end) = read_batch(stream, followed).await;
+        // A frame may have asked for something, or have let go of what waits.
+        followed.wake.notify_one();
         if !batch.is_empty() && events.send(batch).await.is_err() {
             return End::Finished;
         }
@@ -143,21 +171,18 @@ async fn read_loop(stream: &mut SplitStream<Socket>, events: &mpsc::Sender<Batch
 }
 
 /// Waits for one message and takes those that have arrived behind it.
-async fn read_batch(stream: &mut SplitStream<Socket>) -> (Batch, Option<End>) {
+async fn read_batch(stream: &mut SplitStream<Socket>, followed: &Followed) -> (Batch, Option<End>) {
     let mut batch = Batch::new();
     let mut bytes = 0;
     let mut arrived = Some(stream.next().await);
     while let Some(message) = arrived {
         match message {
-            Some(Ok(Message::Text(text))) => match decode_server(&text) {
-                Ok(frame) => {
-                    bytes += text.len();
-                    batch.push(ClientEvent::Frame(Box::new(frame)));
+            Some(Ok(Message::Text(text))) => {
+                bytes += text.len();
+                if let Err(end) = take(&text, followed, &mut batch) {
+                    return (batch, Some(end));
                 }
-                Err(error) => {
-                    return (batch, Some(End::Unreadable(format!("the server sent a wrong frame: {error}"))));
-                }
-            },
+            }
             Some(Ok(Message::Binary(_))) => {
                 return (batch, Some(End::Unreadable("the server sent a binary frame".into())));
             }
@@ -186,35 +211,54 @@ async fn read_batch(stream: &mut SplitStream<Socket>) -> (Batch, Option<End>) {
     (batch, None)
 }
 
-/// Writes what is queued, as much as there is for one flush.
+fn take(text: &str, followed: &Followed, batch: &mut Batch) -> Result<(), End> {
+    let frame = decode_server(text)
+        .map_err(|error| End::Unreadable(format!("the server sent a wrong frame: {error}")))?;
+    let taken = followed.lock().take(frame, batch);
+    taken.map_err(|Fault(fault)| End::Lost(format!("the server breaks its log: {fault}")))
+}
+
+/// Writes what is asked for, then what is queued, as much as there is for one flush.
 async fn write_loop(
     sink: &mut SplitSink<Socket, Message>,
-    queue: &mut mpsc::Receiver<String>,
+    queue: &mut mpsc::Receiver<Outgoing>,
+    followed: &Followed,
     closing: &CancellationToken,
-    first: Vec<String>,
 ) -> End {
-    for frame in first {
-        if let Err(error) = sink.send(Message::text(frame)).await {
+    loop {
+        let requests = followed.lock().requests();
+        if let Err(error) = write(sink, requests).await {
             return End::Lost(lost(&error));
         }
-    }
-    loop {
+        let waits = followed.lock().holds_back();
         let next = tokio::select! {
-            frame = queue.recv() => frame,
+            next = queue.recv(), if !waits => next,
+            () = followed.wake.notified() => continue,
             () = closing.cancelled() => queue.try_recv().ok(),
         };
-        let Some(frame) = next else { return End::Finished };
-        let mut written = sink.feed(Message::text(frame)).await;
-        while written.is_ok() {
-            match queue.try_recv() {
-                Ok(frame) => written = sink.feed(Message::text(frame)).await,
-                Err(_) => break,
+        let Some(next) = next else { return End::Finished };
+        let mut frames = followed.lock().outgoing(next);
+        while frames.len() < MAX_AT_ONCE {
+            if followed.lock().holds_back() {
+                break;
             }
+            let Ok(next) = queue.try_recv() else { break };
+            frames.extend(followed.lock().outgoing(next));
         }
-        if let Err(error) = written.and(sink.flush().await) {
+        if let Err(error) = write(sink, frames).await {
             return End::Lost(lost(&error));
         }
     }
+}
+
+async fn write(sink: &mut SplitSink<Socket, Message>, frames: Vec<String>) -> Result<(), Error> {
+    if frames.is_empty() {
+        return Ok(());
+    }
+    for frame in frames {
+        sink.feed(Message::text(frame)).await?;
+    }
+    sink.flush().await
 }
 
 fn lost(error: &Error) -> String {

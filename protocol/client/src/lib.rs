@@ -1,30 +1,38 @@
 //! The client side of a tns server: one `/chat` socket and the REST calls beside it.
 //!
 //! [`Client::connect`] opens the socket and returns the sending half, which is cheap to clone, and the
-//! [`Events`] that arrive. [`Rest`] works without a socket. This crate shows nothing to people, keeps
-//! nothing on disk and never sees the server's code.
+//! [`Events`] that arrive. A session that is joined is followed: its durable events come exactly once, in
+//! order, across lost connections and restarts of the server. [`Rest`] works without a socket. This crate
+//! shows nothing to people, keeps nothing on disk and never sees the server's code.
 
 mod address;
+mod config;
 mod connection;
+mod cursor;
 mod events;
 mod reconnect;
 mod rest;
+mod sessions;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use tns_protocol::{ClientFrame, ClientMessage, ErrorCode, RequestId, SessionId, encode_client};
+use tns_protocol::{
+    ClientFrame, ClientMessage, ErrorCode, RequestId, SessionId, encode_client, message_limit,
+};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::address::Address;
+use crate::address::{Address, SharedAddress};
+pub use crate::config::{ClientConfig, Reconnect, Rediscover};
+use crate::connection::Followed;
+pub use crate::cursor::Cursor;
 pub use crate::events::{ClientEvent, Events};
 pub use crate::rest::Rest;
+use crate::sessions::{Chat, MAX_SESSIONS, Outgoing};
 
-/// Frames that wait to be written. Full → [`Client::send`] waits.
+/// Messages that wait to be written. Full → [`Client::send`] waits.
 const OUTBOX_FRAMES: usize = 64;
-/// Sessions that a new connection joins again after a loss. More → the longest unused is left out.
-const MAX_REJOINED_SESSIONS: usize = 64;
 
 /// What goes wrong between a client and its server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,24 +56,17 @@ pub enum ClientError {
     /// The connection has ended for good.
     #[error("send: the connection is closed")]
     Closed,
-}
-
-/// What a client does when its connection is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reconnect {
-    /// Ends with [`ClientEvent::Closed`].
-    Never,
-    /// Tries again, at first after a quarter of a second, later every eight seconds, until the client is dropped.
-    Backoff,
-}
-
-/// Where to connect and how.
-#[derive(Debug, Clone)]
-pub struct ClientConfig {
-    /// The server's address: `http://host:port`.
-    pub url: String,
-    /// What to do when the connection is lost.
-    pub reconnect: Reconnect,
+    /// The message is larger than the server takes.
+    #[error("send: the message has {bytes} bytes, and {limit} are taken")]
+    TooLarge {
+        /// Its size as it would be written.
+        bytes: usize,
+        /// The most for its type.
+        limit: usize,
+    },
+    /// This client follows as many sessions as it may.
+    #[error("join the session: one connection follows at most {MAX_SESSIONS}; open another")]
+    TooManySessions,
 }
 
 /// The sending half of one connection. The connection ends when the last clone is dropped.
@@ -75,34 +76,12 @@ pub struct Client {
 }
 
 struct Inner {
-    outbox: mpsc::Sender<String>,
+    outbox: mpsc::Sender<Outgoing>,
     rest: Rest,
-    joined: Arc<Joined>,
+    followed: Arc<Followed>,
     closing: CancellationToken,
     /// Holds the connection's task, which is stopped with the last clone of the client.
     _tasks: JoinSet<()>,
-}
-
-/// The sessions that this client has joined, the latest used last.
-#[derive(Default)]
-pub(crate) struct Joined(Mutex<Vec<SessionId>>);
-
-impl Joined {
-    fn remember(&self, session: &SessionId) {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if sessions.last() == Some(session) {
-            return;
-        }
-        sessions.retain(|known| known != session);
-        if sessions.len() == MAX_REJOINED_SESSIONS {
-            sessions.remove(0);
-        }
-        sessions.push(session.clone());
-    }
-
-    pub(crate) fn sessions(&self) -> Vec<SessionId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 impl Client {
@@ -112,36 +91,57 @@ impl Client {
     /// [`ClientError::Unreachable`] when nobody answers, [`ClientError::Refused`] when the server refuses
     /// the connection, [`ClientError::Protocol`] when the peer is no tns server.
     pub async fn connect(config: ClientConfig) -> Result<(Self, Events), ClientError> {
-        let address = Address::parse(&config.url)?;
+        let ClientConfig { url, reconnect: policy, rediscover } = config;
+        let address = Address::parse(&url)?;
         let socket = connection::open(&address).await?;
         let (outbox, queue) = mpsc::channel(OUTBOX_FRAMES);
         let (sender, events) = events::channel();
-        let joined = Arc::new(Joined::default());
+        let followed = Arc::new(Followed::default());
         let closing = CancellationToken::new();
-        let link = connection::Link { queue, events: sender, closing: closing.clone() };
+        let link = connection::Link {
+            queue,
+            followed: Arc::clone(&followed),
+            events: sender,
+            closing: closing.clone(),
+        };
+        let address = SharedAddress::new(address);
         let rest = Rest::at(address.clone());
         let mut tasks = JoinSet::new();
-        tasks.spawn(reconnect::keep(socket, link, address, config.reconnect, Arc::clone(&joined)));
-        let inner = Inner { outbox, rest, joined, closing, _tasks: tasks };
+        tasks.spawn(reconnect::keep(socket, link, reconnect::Again { address, policy, rediscover }));
+        let inner = Inner { outbox, rest, followed, closing, _tasks: tasks };
         Ok((Self { inner: Arc::new(inner) }, events))
     }
 
-    /// Queues a message for a session; its first message joins the session. Waits while the queue is full.
-    ///
-    /// A queued message is written at most once: one that was being written when the connection broke may
-    /// be lost, and is safe to send again only where the message itself is idempotent.
+    /// Follows a session from a place in its log: the durable events behind it come, then
+    /// [`ClientEvent::CaughtUp`], then what happens. A session that is followed already is followed from that
+    /// place anew. One that does not exist is made.
     ///
     /// # Errors
-    /// [`ClientError::Closed`] when the connection has ended for good.
+    /// As [`Self::send`].
+    pub async fn join(&self, session: &SessionId, from: Cursor) -> Result<(), ClientError> {
+        self.admit(session)?;
+        self.queue(Outgoing::Join(session.clone(), from)).await
+    }
+
+    /// Queues a message for a session; one that was not joined is from now on followed from its log's end.
+    /// Waits while the queue is full.
+    ///
+    /// A queued message is written once. A `chat` with a `clientMessageId` that was being written when the
+    /// connection broke is written again, unless the log has it; any other one may be lost then.
+    ///
+    /// # Errors
+    /// [`ClientError::Closed`] when the connection has ended for good, [`ClientError::TooLarge`] and
+    /// [`ClientError::TooManySessions`] for what is not to be sent at all.
     pub async fn send(
         &self,
         session: &SessionId,
         message: impl Into<ClientMessage>,
     ) -> Result<(), ClientError> {
-        self.queue(ClientFrame { session_id: session.clone(), req_id: None, message: message.into() }).await
+        self.frame(ClientFrame { session_id: session.clone(), req_id: None, message: message.into() }).await
     }
 
-    /// Queues a message under a name of the caller's; an answer to it carries that name as `re`.
+    /// Queues a message under a name of the caller's; an answer to it carries that name as `re`. A `chat`
+    /// that is sent without one goes under its `clientMessageId`. Names that begin with `tns-log-` are taken.
     ///
     /// # Errors
     /// As [`Self::send`].
@@ -151,14 +151,39 @@ impl Client {
         id: RequestId,
         message: impl Into<ClientMessage>,
     ) -> Result<(), ClientError> {
-        self.queue(ClientFrame { session_id: session.clone(), req_id: Some(id), message: message.into() })
+        self.frame(ClientFrame { session_id: session.clone(), req_id: Some(id), message: message.into() })
             .await
     }
 
-    async fn queue(&self, frame: ClientFrame) -> Result<(), ClientError> {
+    async fn frame(&self, mut frame: ClientFrame) -> Result<(), ClientError> {
+        let mut chat = None;
+        if let ClientMessage::Chat(sent) = &frame.message
+            && let Some(message) = &sent.client_message_id
+        {
+            // The two have the same letters and length.
+            if frame.req_id.is_none() {
+                frame.req_id = RequestId::parse(message.as_str()).ok();
+            }
+            chat = frame.req_id.clone().map(|request| Chat { message: message.clone(), request });
+        }
         let text = encode_client(&frame);
-        self.inner.joined.remember(&frame.session_id);
-        self.inner.outbox.send(text).await.map_err(|_| ClientError::Closed)
+        let limit = message_limit(frame.message.type_name());
+        if text.len() > limit {
+            return Err(ClientError::TooLarge { bytes: text.len(), limit });
+        }
+        self.admit(&frame.session_id)?;
+        self.queue(Outgoing::Message { session: frame.session_id, text, chat }).await
+    }
+
+    fn admit(&self, session: &SessionId) -> Result<(), ClientError> {
+        match self.inner.followed.lock().admit(session) {
+            true => Ok(()),
+            false => Err(ClientError::TooManySessions),
+        }
+    }
+
+    async fn queue(&self, outgoing: Outgoing) -> Result<(), ClientError> {
+        self.inner.outbox.send(outgoing).await.map_err(|_| ClientError::Closed)
     }
 
     /// Returns the REST calls of the same server.
@@ -170,25 +195,5 @@ impl Client {
     pub async fn close(&self) {
         self.inner.closing.cancel();
         self.inner.outbox.closed().await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_unused_session_is_forgotten_at_the_limit() {
-        let joined = Joined::default();
-        let id = |n: usize| SessionId::parse(format!("s{n}")).unwrap();
-        for n in 0..MAX_REJOINED_SESSIONS {
-            joined.remember(&id(n));
-        }
-        joined.remember(&id(0));
-        assert_eq!(joined.sessions().len(), MAX_REJOINED_SESSIONS);
-        joined.remember(&id(MAX_REJOINED_SESSIONS));
-        let sessions = joined.sessions();
-        assert_eq!(sessions.len(), MAX_REJOINED_SESSIONS);
-        assert!(sessions.contains(&id(0)) && !sessions.contains(&id(1)));
     }
 }

@@ -1,68 +1,66 @@
-//! Trying again after a loss: when, how often, and joining the sessions anew. No other file knows of it.
+//! Trying again after a loss: when, how often, and where. No other file knows of it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
 use std::time::Duration;
 
-use tns_protocol::tool::McpTools;
-use tns_protocol::{ClientFrame, encode_client};
 use tokio::time::Instant;
 
-use crate::address::Address;
+use crate::address::SharedAddress;
+use crate::config::{Reconnect, Rediscover};
 use crate::connection::{self, End, Link, Socket};
 use crate::events::ClientEvent;
-use crate::{ClientError, Joined, Reconnect};
+use crate::{Address, ClientError};
 
 /// The first wait.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// The longest wait; also how long a connection must live before the waits begin anew.
 const LONGEST_DELAY: Duration = Duration::from_secs(8);
 
-/// Runs the socket, and the ones after it, until the client is done or `policy` gives up.
-pub(crate) async fn keep(
-    socket: Socket,
-    mut link: Link,
-    address: Address,
-    policy: Reconnect,
-    joined: Arc<Joined>,
-) {
+/// Where to connect again, and whether.
+pub(crate) struct Again {
+    pub(crate) address: SharedAddress,
+    pub(crate) policy: Reconnect,
+    pub(crate) rediscover: Option<Rediscover>,
+}
+
+/// Runs the socket, and the ones after it, until the client is done or the policy gives up.
+pub(crate) async fn keep(socket: Socket, mut link: Link, again: Again) {
     let mut backoff = Backoff::default();
     let mut socket = socket;
-    let mut first = Vec::new();
     loop {
         let opened = Instant::now();
-        let reason = match connection::run(socket, &mut link, first).await {
+        let reason = match connection::run(socket, &mut link).await {
             End::Finished => return,
             End::Unreadable(reason) => return close(&link, reason).await,
-            End::Lost(reason) if policy == Reconnect::Never => return close(&link, reason).await,
+            End::Lost(reason) if again.policy == Reconnect::Never => return close(&link, reason).await,
             End::Lost(reason) => reason,
         };
         tracing::debug!(reason, "connection lost");
         if opened.elapsed() >= LONGEST_DELAY {
             backoff = Backoff::default();
         }
-        let Some(next) = reopen(&mut link, &address, &mut backoff, reason).await else { return };
+        let Some(next) = reopen(&mut link, &again, &mut backoff, reason).await else { return };
         socket = next;
-        first = joins(&joined);
-        if link.events.send(vec![ClientEvent::Reconnected]).await.is_err() {
+        let mut batch = vec![ClientEvent::Reconnected];
+        {
+            let mut sessions = link.followed.lock();
+            sessions.reconnected();
+            batch.extend(sessions.missed());
+        }
+        if link.events.send(batch).await.is_err() {
             return;
         }
     }
 }
 
 /// Tries until a socket is open; `None` when the client is done or trying again is of no use.
-async fn reopen(
-    link: &mut Link,
-    address: &Address,
-    backoff: &mut Backoff,
-    mut reason: String,
-) -> Option<Socket> {
+async fn reopen(link: &mut Link, again: &Again, backoff: &mut Backoff, mut reason: String) -> Option<Socket> {
     loop {
         let retry_in = backoff.next(random_fraction());
         link.events.send(vec![ClientEvent::Disconnected { reason, retry_in }]).await.ok()?;
         let attempt = async {
             tokio::time::sleep(retry_in).await;
-            connection::open(address).await
+            open(again).await
         };
         let opened = tokio::select! {
             opened = attempt => opened,
@@ -80,21 +78,26 @@ async fn reopen(
     }
 }
 
+/// Connects; where nobody answers, asks where the server is now and connects there.
+async fn open(again: &Again) -> Result<Socket, ClientError> {
+    let before = again.address.get();
+    let unreachable = match connection::open(&before).await {
+        // Another program may have the port by now.
+        Err(error @ (ClientError::Unreachable(_) | ClientError::Protocol(_))) => error,
+        opened => return opened,
+    };
+    let Some(rediscover) = &again.rediscover else { return Err(unreachable) };
+    let Some(url) = rediscover.ask().await else { return Err(unreachable) };
+    let found = Address::parse(&url)?;
+    tracing::debug!(url, "the server is elsewhere now");
+    let socket = connection::open(&found).await?;
+    again.address.set(found);
+    Ok(socket)
+}
+
 async fn close(link: &Link, reason: String) {
     // Nobody listens any more: then nobody misses the reason.
     let _ = link.events.send(vec![ClientEvent::Closed { reason }]).await;
-}
-
-/// The frames with which a new connection joins its sessions: an empty set of tools changes nothing else.
-fn joins(joined: &Joined) -> Vec<String> {
-    joined
-        .sessions()
-        .into_iter()
-        .map(|session_id| {
-            let message = McpTools { tools: Vec::new() }.into();
-            encode_client(&ClientFrame { session_id, req_id: None, message })
-        })
-        .collect()
 }
 
 /// Doubling waits.

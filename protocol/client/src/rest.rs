@@ -16,7 +16,7 @@ use tns_protocol::usage::UsageReport;
 use tns_protocol::{Day, DocumentId, Seq, SessionId};
 
 use crate::ClientError;
-use crate::address::Address;
+use crate::address::{Address, SharedAddress};
 use crate::connection::plain;
 
 /// Time for one call, answer included; indexing a large document is the longest.
@@ -34,7 +34,7 @@ pub struct Rest {
 
 #[derive(Debug)]
 struct Inner {
-    address: Address,
+    address: SharedAddress,
     http: OnceLock<reqwest::Client>,
 }
 
@@ -44,16 +44,17 @@ impl Rest {
     /// # Errors
     /// [`ClientError::Unreachable`] when the text is no such address.
     pub fn new(url: &str) -> Result<Self, ClientError> {
-        Address::parse(url).map(Self::at)
+        Address::parse(url).map(|address| Self::at(SharedAddress::new(address)))
     }
 
-    pub(crate) fn at(address: Address) -> Self {
+    pub(crate) fn at(address: SharedAddress) -> Self {
         Self { inner: Arc::new(Inner { address, http: OnceLock::new() }) }
     }
 
-    /// Returns the server's address, without a trailing slash.
-    pub fn url(&self) -> &str {
-        self.inner.address.as_str()
+    /// Returns the server's address, without a trailing slash. That of a client's calls follows it to where
+    /// it finds the server again.
+    pub fn url(&self) -> String {
+        self.inner.address.get().as_str().to_owned()
     }
 
     /// GET `/health`: an unhealthy server answers too.
@@ -225,7 +226,7 @@ impl Rest {
     }
 
     fn url_of(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
-        self.inner.address.rest(segments, query)
+        self.inner.address.get().rest(segments, query)
     }
 
     async fn get<T: DeserializeOwned>(

@@ -35,8 +35,6 @@ struct Pending {
     body: Body,
     /// What was answered here; the server has not settled it yet.
     answered: Option<Decision>,
-    /// It was pending before the connection was lost, and may be settled since.
-    stale: bool,
 }
 
 /// The approvals' state.
@@ -68,7 +66,7 @@ impl Approvals {
     /// Adds a request; one that is known already is refreshed. Returns whether it is new.
     pub(crate) fn ask(&mut self, request: ToolApproveRequest, now: Duration) -> bool {
         let body = Body::new(&request);
-        let fresh = Pending { request, body, answered: None, stale: false };
+        let fresh = Pending { request, body, answered: None };
         let known =
             self.queue.iter().position(|pending| pending.request.tool_call_id == fresh.request.tool_call_id);
         match known {
@@ -103,29 +101,24 @@ impl Approvals {
         Some(removed.answered)
     }
 
-    /// Notes that the connection was lost: what is pending may be settled without a word.
+    /// Notes that the connection was lost: an answer that was sent may not have arrived.
     pub(crate) fn doubt_all(&mut self) {
         for pending in &mut self.queue {
-            pending.stale = true;
             pending.answered = None;
         }
     }
 
-    /// Removes the requests from before a loss that the server no longer names; returns their ids.
+    /// Removes the requests that the server does not name among those that wait; returns their ids.
     pub(crate) fn keep_only(&mut self, still: &[ToolApproveRequest], now: Duration) -> Vec<ToolCallId> {
         let gone: Vec<ToolCallId> = self
             .queue
             .iter()
-            .filter(|pending| pending.stale)
             .map(|pending| &pending.request.tool_call_id)
             .filter(|id| !still.iter().any(|request| request.tool_call_id == **id))
             .cloned()
             .collect();
         for id in &gone {
             self.settle(id, now);
-        }
-        for pending in &mut self.queue {
-            pending.stale = false;
         }
         gone
     }

@@ -40,6 +40,8 @@ pub(crate) struct Status {
     /// `provider/model` of the agent that answers; clean.
     engine: String,
     session: String,
+    /// What the session is called; clean.
+    title: Option<String>,
     thinking: BTreeSet<AgentId>,
     /// The server said that a turn runs, but not whose.
     running: bool,
@@ -56,6 +58,7 @@ impl Status {
             autonomy: None,
             engine: String::new(),
             session: sanitize::line(session),
+            title: None,
             thinking: BTreeSet::new(),
             running: false,
             tools: Vec::new(),
@@ -69,6 +72,17 @@ impl Status {
     /// Names the engine that answers.
     pub(crate) fn set_engine(&mut self, provider: &str, model: &str) {
         self.engine = sanitize::line(&format!("{provider}/{model}"));
+    }
+
+    /// Says what the session is called.
+    pub(crate) fn set_title(&mut self, title: Option<&str>) {
+        self.title = title.map(sanitize::line);
+    }
+
+    /// Counts the turns anew.
+    pub(crate) fn forget_usage(&mut self) {
+        self.usage = Usage::default();
+        self.counted = 0;
     }
 
     /// Whether a turn runs.
@@ -180,7 +194,7 @@ impl Status {
             (2, autonomy.to_owned(), autonomy_role),
             (3, self.engine.clone(), Role::Text),
             (4, spent(&self.usage), Role::Text),
-            (5, self.session.clone(), Role::Faint),
+            (5, self.title.as_ref().unwrap_or(&self.session).clone(), Role::Faint),
             (1, connection.0.to_owned(), connection.1),
         ];
         let mut kept = [false; 6];

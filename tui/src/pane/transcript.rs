@@ -38,18 +38,10 @@ pub(crate) struct Transcript {
     first_new: Option<usize>,
     /// Entries before this one are final: they belong to turns that have ended.
     settled: usize,
-    /// Where `settled` stood one turn earlier.
-    settled_before: usize,
+    /// All of what models think is shown, not one row of it.
+    unfolded: bool,
     columns: usize,
     height: usize,
-}
-
-/// What the server does not have, or not yet: it survives when the rest of a turn is read anew.
-#[derive(Debug, Default)]
-pub(crate) struct Unstored {
-    sending: Vec<Entry>,
-    notices: Vec<Entry>,
-    partial: Option<Entry>,
 }
 
 impl Transcript {
@@ -60,8 +52,23 @@ impl Transcript {
 
     /// Forgets what is shown; a message that waits for its turn stays.
     pub(crate) fn clear(&mut self) {
-        let (columns, height, end) = (self.columns, self.height, self.end());
-        *self = Self { columns, height, entries: self.entries.split_off(end), ..Self::default() };
+        let (columns, height, unfolded, end) = (self.columns, self.height, self.unfolded, self.end());
+        let entries = self.entries.split_off(end);
+        *self = Self { columns, height, unfolded, entries, ..Self::default() };
+    }
+
+    /// Forgets everything but the messages of this screen that are not known to be stored.
+    pub(crate) fn forget_stored(&mut self) {
+        let (columns, height, unfolded) = (self.columns, self.height, self.unfolded);
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.retain(Entry::is_unstored);
+        for entry in &mut entries {
+            // Behind whatever the log tells.
+            if let Kind::User(Delivery::Sending(id)) = &entry.kind {
+                entry.kind = Kind::User(Delivery::Waiting(id.clone()));
+            }
+        }
+        *self = Self { columns, height, unfolded, entries, ..Self::default() };
     }
 
     /// Where the conversation ends: behind it stand only messages that wait for their turn.
@@ -74,7 +81,6 @@ impl Transcript {
         if self.entries.len() == MAX_ENTRIES {
             self.entries.drain(..FORGOTTEN_AT_ONCE);
             self.settled = self.settled.saturating_sub(FORGOTTEN_AT_ONCE);
-            self.settled_before = self.settled_before.saturating_sub(FORGOTTEN_AT_ONCE);
             self.first_new = self.first_new.map(|first| first.saturating_sub(FORGOTTEN_AT_ONCE));
             self.top = match self.top.entry.checked_sub(FORGOTTEN_AT_ONCE) {
                 Some(entry) => Place { entry, ..self.top },
@@ -97,33 +103,71 @@ impl Transcript {
         }
     }
 
-    /// Adds a word of the program's own about something that the log does not have.
+    /// Adds a word of the program's own.
     pub(crate) fn notice(&mut self, role: Role, text: &str) {
-        self.add(Entry::new(Kind::Notice { role, stored: false }, "", text));
+        self.add(Entry::new(Kind::Notice { role }, "", text));
     }
 
-    /// Adds a word of the program's own about an event of the log, which a later reading tells again.
-    pub(crate) fn stored_notice(&mut self, role: Role, text: &str) {
-        self.add(Entry::new(Kind::Notice { role, stored: true }, "", text));
+    /// Appends a piece of what an agent thinks before it goes on.
+    pub(crate) fn reasoning(&mut self, id: &AgentId, piece: &str) {
+        let thinks =
+            |entry: &Entry| matches!(&entry.kind, Kind::Reasoning { id: of, open: true, .. } if of == id);
+        let index = self.entries[self.settled..].iter().rposition(thinks).map(|at| self.settled + at);
+        let index = index.unwrap_or_else(|| self.add(Entry::reasoning(id.clone(), !self.unfolded)));
+        self.entries[index].push(piece);
+        self.touch(index);
+    }
+
+    /// Shows all of what models think, or one row of each again.
+    pub(crate) fn fold_reasoning(&mut self) {
+        self.unfolded = !self.unfolded;
+        for entry in &mut self.entries {
+            entry.fold(!self.unfolded);
+        }
+    }
+
+    /// Shows the running step of an agent's reply as it is written so far.
+    pub(crate) fn written_so_far(&mut self, id: &AgentId, place: usize, name: &str, text: &str) {
+        match self.streaming(id) {
+            Some(index) => {
+                self.entries[index].rewrite(text);
+                self.touch(index);
+            }
+            None if text.is_empty() => {}
+            None => self.token(id, place, name, text),
+        }
+    }
+
+    /// The entry of a reply that is arriving.
+    fn streaming(&self, id: &AgentId) -> Option<usize> {
+        let streams =
+            |entry: &Entry| matches!(&entry.kind, Kind::Agent { id: of, open: true, .. } if of == id);
+        self.entries[self.settled..].iter().rposition(streams).map(|at| self.settled + at)
+    }
+
+    /// What an agent thought is over as soon as it says or does something.
+    fn close_reasoning(&mut self) {
+        let thoughts = self.entries[self.settled..].iter_mut();
+        thoughts.filter(|entry| matches!(entry.kind, Kind::Reasoning { .. })).for_each(Entry::close);
     }
 
     /// Appends a piece of an agent's reply.
     pub(crate) fn token(&mut self, id: &AgentId, place: usize, name: &str, piece: &str) {
-        let streaming =
-            |entry: &Entry| matches!(&entry.kind, Kind::Agent { id: of, open: true, .. } if of == id);
-        let index = self.entries[self.settled..].iter().rposition(streaming).map(|at| self.settled + at);
-        let index = index.unwrap_or_else(|| self.add(Entry::stream(id.clone(), place, name)));
+        let index = self.streaming(id).unwrap_or_else(|| {
+            self.close_reasoning();
+            self.add(Entry::stream(id.clone(), place, name))
+        });
         self.entries[index].push(piece);
         self.touch(index);
     }
 
     /// Ends a step of an agent's reply with its stored text.
     pub(crate) fn agent_stored(&mut self, id: &AgentId, place: usize, name: &str, text: &str) {
-        let streaming =
-            |entry: &&mut Entry| matches!(&entry.kind, Kind::Agent { id: of, open: true, .. } if of == id);
-        if let Some(entry) = self.entries[self.settled..].iter_mut().rev().find(streaming) {
-            entry.set_text(text);
-            entry.close();
+        self.close_reasoning();
+        if let Some(index) = self.streaming(id) {
+            self.entries[index].set_text(text);
+            self.entries[index].close();
+            self.touch(index);
         } else if !text.is_empty() {
             self.add(Entry::new(Kind::Agent { id: id.clone(), place, open: false }, name, text));
         }
@@ -180,66 +224,10 @@ impl Transcript {
         self.entries.iter().rposition(|entry| matches!(&entry.kind, Kind::Tool { id: of, .. } if of == id))
     }
 
-    /// Ends a turn: what is shown so far is final, unless a message waits: the log's part that has it must be
-    /// read with what follows. Returns whether it is final.
-    pub(crate) fn settle(&mut self) -> bool {
+    /// Ends a turn: what is shown of it is final.
+    pub(crate) fn settle(&mut self) {
         self.close_streams();
-        let settles = !self.has_waiting();
-        if settles {
-            self.settled_before = self.settled;
-            self.settled = self.entries.len();
-        }
-        settles
-    }
-
-    /// Takes the end of the last turn back: somebody else's message may stand in the log before it.
-    pub(crate) fn unsettle(&mut self) {
-        self.settled = self.settled_before;
-    }
-
-    /// Takes out everything behind the last turn that has ended, to be shown anew.
-    pub(crate) fn take_unsettled(&mut self) -> Unstored {
-        let mut kept = Unstored::default();
-        for entry in self.entries.drain(self.settled..) {
-            match &entry.kind {
-                Kind::User(Delivery::Sending(_) | Delivery::Waiting(_) | Delivery::Failed) => {
-                    kept.sending.push(entry);
-                }
-                Kind::Notice { stored: false, .. } => kept.notices.push(entry),
-                Kind::Agent { open: true, .. } => kept.partial = Some(entry),
-                Kind::User(Delivery::Queued(_) | Delivery::Stored)
-                | Kind::Notice { stored: true, .. }
-                | Kind::Agent { .. }
-                | Kind::Tool { .. } => {}
-            }
-        }
-        kept
-    }
-
-    /// Puts back what the server did not have: `stored` names the messages that it turned out to have. A
-    /// reply that was arriving stays only while its turn runs and its text was not stored meanwhile.
-    pub(crate) fn put_back(&mut self, kept: Unstored, stored: &[ClientMessageId], running: bool) {
-        let Unstored { sending, notices, partial } = kept;
-        let is_stored = |entry: &Entry| stored.iter().any(|id| is_sending(entry, id));
-        let partial = partial.filter(|partial| {
-            let begun = partial.text().trim_end();
-            let stored = self.entries[self.settled..].iter();
-            running
-                && !stored
-                    .filter(|entry| matches!(entry.kind, Kind::Agent { .. }))
-                    .any(|entry| entry.text().starts_with(begun))
-        });
-        for entry in partial.into_iter().chain(notices) {
-            self.add(entry);
-        }
-        for mut entry in sending.into_iter().filter(|entry| !is_stored(entry)) {
-            if let Kind::User(Delivery::Sending(id) | Delivery::Waiting(id)) = &entry.kind {
-                entry.kind = Kind::User(self.departs(id.clone(), running));
-            }
-            self.add(entry);
-        }
-        self.top.entry = self.top.entry.min(self.entries.len());
-        self.first_new = self.first_new.map(|first| first.min(self.entries.len()));
+        self.settled = self.end();
     }
 
     /// Follows the end again.

@@ -13,6 +13,7 @@ enum Verb {
     Help,
     Agents,
     Autonomy,
+    Reasoning,
     Clear,
     Quit,
 }
@@ -38,6 +39,12 @@ pub(crate) const COMMANDS: &[Command] = &[
         help: "full_auto, supervised, cautious or manual; without LEVEL: which holds",
     },
     Command {
+        name: "reasoning",
+        verb: Verb::Reasoning,
+        usage: "/reasoning",
+        help: "show all of what the model thinks, or one row",
+    },
+    Command {
         name: "clear",
         verb: Verb::Clear,
         usage: "/clear",
@@ -58,11 +65,8 @@ pub(super) fn run(model: &mut Model, line: &str) -> Vec<Effect> {
     match (command.verb, arguments.as_slice()) {
         (Verb::Help, []) => model.page = Some(Page::Help(0)),
         (Verb::Agents, []) => agents(model),
-        (Verb::Clear, []) => {
-            model.transcript.clear();
-            // What is gone from the screen is not read back.
-            model.synced_before = model.synced;
-        }
+        (Verb::Clear, []) => model.transcript.clear(),
+        (Verb::Reasoning, []) => model.transcript.fold_reasoning(),
         (Verb::Quit, []) => return vec![Effect::Quit],
         (Verb::Autonomy, []) => {
             let level = model.status.autonomy.map_or("not known yet", AutonomyLevel::as_str);
@@ -81,7 +85,7 @@ pub(super) fn run(model: &mut Model, line: &str) -> Vec<Effect> {
                 }
             }
         }
-        (Verb::Help | Verb::Agents | Verb::Clear | Verb::Quit | Verb::Autonomy, _) => {
+        (Verb::Help | Verb::Agents | Verb::Reasoning | Verb::Clear | Verb::Quit | Verb::Autonomy, _) => {
             model.transcript.notice(Role::Warn, &format!("write {}", command.usage));
         }
     }

@@ -8,7 +8,7 @@ use tns_protocol::approval::{Decision, ToolApprove};
 use tns_protocol::chat::Cancel;
 
 use crate::keymap::{self, Action, Context};
-use crate::model::{Effect, Focus, Model, Page};
+use crate::model::{Effect, Focus, Model, Page, Stage};
 use crate::pane::composer::{Edit, TooLong};
 use crate::pane::status::Connection;
 use crate::pane::transcript::Scroll;
@@ -195,11 +195,15 @@ fn send(model: &mut Model) -> Vec<Effect> {
         focus_after_change(model);
         return effects;
     }
+    if model.over {
+        model.hint = Some("this session has ended: /quit, then begin another");
+        return Vec::new();
+    }
     if model.status.connection != Connection::Up {
         model.hint = Some("not connected: kept here, send it later");
         return Vec::new();
     }
-    if model.reading.under_way && model.first_message.is_some() {
+    if model.stage == Stage::Reading && model.first_message.is_some() {
         model.hint = Some("one moment: the conversation is being read");
         return Vec::new();
     }

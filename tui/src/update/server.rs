@@ -1,119 +1,52 @@
 //! Frames of the server. Each is looked at twice: what it says of now (who works, what waits, what is
-//! allowed), and what it adds to the written conversation. Stored frames that are read again add only the
-//! latter, so a restart and a lost connection show the same as being there.
+//! allowed), and what it adds to the written conversation. What the log tells of before adds only the latter,
+//! so a restart and a lost connection show the same as being there.
 #![warn(clippy::wildcard_enum_match_arm)]
 
 use serde_json::{Map, Value};
 use tns_protocol::agent::{AgentState, AgentStatus};
 use tns_protocol::approval::{AuditDecision, ToolApproveRequest};
-use tns_protocol::chat::{Done, QueueUpdate, StopReason};
-use tns_protocol::{ClientMessageId, ErrorEvent, Seq, ServerFrame, ServerMessage, ToolCallId};
+use tns_protocol::chat::{Done, Interrupted, QueueUpdate, StopReason};
+use tns_protocol::live::{Notice, NoticeLevel};
+use tns_protocol::log::Compaction;
+use tns_protocol::{ClientMessageId, ErrorEvent, MessageId, ServerFrame, ServerMessage, ToolCallId};
 
-use crate::model::{Effect, From, Model};
-use crate::pane::transcript::entry::{self, ToolState};
+use crate::model::{Effect, Model, Stage};
+use crate::pane::transcript::entry::{self, Delivery, ToolState};
 use crate::theme::Role;
-use crate::update::{focus_after_change, hold, read};
+use crate::update::focus_after_change;
 
 /// What is said of a turn that a person stopped.
 const INTERRUPTED: &str = "interrupted";
 
-/// Whether a frame happens now or is read from the store.
+/// Whether a frame happens now or is told of before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Live,
     Stored,
 }
 
-/// Takes in a frame that the server sent just now.
+/// Whether a turn is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    GoesOn,
+    Ended,
+}
+
+/// Takes in a frame that the server sent.
 pub(super) fn on_frame(model: &mut Model, frame: ServerFrame) -> Vec<Effect> {
     if frame.session_id.as_ref().is_some_and(|session| *session != model.session) {
         return Vec::new();
     }
-    let unasked = is_unasked(model, &frame);
-    note_state(model, &frame);
-    if unasked {
-        let effects = begin_unasked(model);
-        hold(model, frame);
-        return effects;
-    }
-    if model.reading.under_way {
-        hold(model, frame);
-        return Vec::new();
-    }
-    write_live(model, frame)
+    let source = if model.stage == Stage::CatchingUp { Source::Stored } else { Source::Live };
+    note_state(model, &frame, source);
+    let ended = write(model, frame, source) == Turn::Ended;
+    if ended && model.plain { vec![Effect::Load] } else { Vec::new() }
 }
 
-/// Whether a frame shows that a turn runs whose question is not known to stand above it: another screen asked
-/// it, or it waited.
-fn is_unasked(model: &Model, frame: &ServerFrame) -> bool {
-    let thinks = matches!(&frame.message,
-        ServerMessage::AgentState(state) if state.status == AgentStatus::Thinking);
-    let acts = matches!(
-        frame.message,
-        ServerMessage::Token(_) | ServerMessage::ToolApproveRequest(_) | ServerMessage::ToolStart(_)
-    );
-    (thinks || acts) && !model.status.is_busy() && !model.transcript.asks()
-}
-
-/// Reads the question of a turn that has just begun, before anything of its reply is shown.
-fn begin_unasked(model: &mut Model) -> Vec<Effect> {
-    model.status.set_running(true);
-    if model.transcript.has_waiting() {
-        model.transcript.begin_oldest();
-    } else {
-        // It may have waited on another screen: then it is stored before the end of the turn before.
-        model.transcript.unsettle();
-        model.synced = model.synced_before;
-    }
-    read(model, From::After(model.synced)).into_iter().collect()
-}
-
-/// Adds a frame of now to the conversation, unless a reading had it already.
-pub(super) fn write_live(model: &mut Model, frame: ServerFrame) -> Vec<Effect> {
-    if frame.seq.is_some_and(|seq| seq <= model.read_to) {
-        return Vec::new();
-    }
-    match write(model, frame, Source::Live) {
-        Some(_) if model.incomplete => read(model, From::After(model.synced)).into_iter().collect(),
-        Some(end) => {
-            model.transcript.deliver_oldest();
-            settle(model, end);
-            Vec::new()
-        }
-        None => Vec::new(),
-    }
-}
-
-/// Adds a stored frame to the conversation; `stored` collects the names of this screen's messages.
-pub(super) fn replay(model: &mut Model, frame: ServerFrame, stored: &mut Vec<ClientMessageId>) {
-    if let ServerMessage::UserMessage(message) = &frame.message {
-        stored.extend(message.client_message_id.clone());
-    }
-    if let Some(end) = write(model, frame, Source::Stored) {
-        settle(model, end);
-    }
-}
-
-/// A turn has ended: what is shown of it is complete.
-fn settle(model: &mut Model, end: TurnEnd) {
-    match end {
-        TurnEnd::Told(seq) => {
-            if model.transcript.settle() {
-                model.synced_before = model.synced;
-                model.synced = seq.unwrap_or(model.synced).max(model.synced);
-            }
-        }
-        // Its question is stored and its end is not: a later reading may bring it anew.
-        TurnEnd::Lost => {}
-    }
-}
-
-/// How a turn's end is known.
-enum TurnEnd {
-    /// The server told it, with its place in the log if there is one.
-    Told(Option<Seq>),
-    /// The turn could not be stored.
-    Lost,
+/// Adds an event that was read from the store.
+pub(super) fn write_stored(model: &mut Model, frame: ServerFrame) {
+    write(model, frame, Source::Stored);
 }
 
 /// A call waits for a person.
@@ -123,10 +56,12 @@ pub(super) fn ask(model: &mut Model, request: ToolApproveRequest) {
 }
 
 /// What a frame says of now.
-fn note_state(model: &mut Model, frame: &ServerFrame) {
+fn note_state(model: &mut Model, frame: &ServerFrame, source: Source) {
     match &frame.message {
         ServerMessage::AgentState(state) => agent_state(model, state),
         ServerMessage::TeamUpdate(team) => model.set_roster(team.agents.clone()),
+        // Which calls wait is told when the log is at its end.
+        ServerMessage::ToolApproveRequest(_) if source == Source::Stored => {}
         ServerMessage::ToolApproveRequest(request) => ask(model, request.clone()),
         ServerMessage::AuditEntry(entry) => {
             settled(model, &entry.tool_call_id, entry.decision, entry.by.as_deref());
@@ -139,7 +74,14 @@ fn note_state(model: &mut Model, frame: &ServerFrame) {
         }
         ServerMessage::ToolResult(result) => model.status.tool_ended(&result.tool_call_id),
         ServerMessage::AutonomyChanged(changed) => model.status.autonomy = Some(changed.level),
+        // One that waited behind the running one.
+        ServerMessage::Interrupted(end) if model.taken_out.as_ref() == Some(&end.turn_id) => {}
         ServerMessage::Done(_) | ServerMessage::Interrupted(_) => turn_ended(model),
+        ServerMessage::SessionUpdated(updated) => model.status.set_title(updated.title.as_deref()),
+        ServerMessage::SessionClosing(_) => {
+            model.over = true;
+            turn_ended(model);
+        }
         ServerMessage::ErrorEvent(error) => {
             if frame.seq.is_some() || is_lost_turn(frame) {
                 turn_ended(model);
@@ -173,8 +115,6 @@ fn note_state(model: &mut Model, frame: &ServerFrame) {
         | ServerMessage::ToolOutput(_)
         | ServerMessage::Notice(_)
         | ServerMessage::Compaction(_)
-        | ServerMessage::SessionUpdated(_)
-        | ServerMessage::SessionClosing(_)
         | ServerMessage::SessionListResult(_)
         | ServerMessage::SessionForked(_)
         | ServerMessage::QueueListResult(_)
@@ -233,9 +173,9 @@ fn answer_refused(model: &mut Model, error: &ErrorEvent) {
     }
 }
 
-/// What a frame adds to the conversation. Returns the turn's end if it is one.
-#[expect(clippy::too_many_lines, reason = "one arm for each event")]
-fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEnd> {
+/// What a frame adds to the conversation.
+#[expect(clippy::too_many_lines, reason = "one exhaustive match, an arm an event")]
+fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Turn {
     let seq = frame.seq;
     let lost = is_lost_turn(&frame);
     let asks = matches!(frame.message, ServerMessage::UserMessage(_) | ServerMessage::QueueUpdate(_));
@@ -283,24 +223,47 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
         }
         ServerMessage::Done(done) => {
             model.status.count(seq, &done.usage);
-            done_notice(model, &done, seq);
-            return Some(TurnEnd::Told(seq));
+            done_notice(model, &done);
+            model.transcript.settle();
+            return Turn::Ended;
         }
-        ServerMessage::Interrupted(interrupted) => {
-            model.status.count(seq, &interrupted.usage);
-            model.transcript.close_streams();
-            match interrupted.reason.as_str() {
-                "cancelled" => tell(model, seq, Role::Warn, INTERRUPTED),
-                reason => tell(model, seq, Role::Warn, &format!("{INTERRUPTED}: {reason}")),
-            }
-            return Some(TurnEnd::Told(seq));
+        ServerMessage::Interrupted(end) => {
+            model.status.count(seq, &end.usage);
+            return interrupted(model, &end);
         }
         ServerMessage::ErrorEvent(error) => {
-            error_notice(model, &error, seq);
-            return if lost { Some(TurnEnd::Lost) } else { seq.map(|seq| TurnEnd::Told(Some(seq))) };
+            error_notice(model, &error, frame.re.as_ref().map(|re| re.as_str()), seq.is_some());
+            if lost || seq.is_some() {
+                model.transcript.settle();
+                return Turn::Ended;
+            }
         }
         ServerMessage::AutonomyChanged(changed) => {
-            tell(model, seq, Role::Text, &format!("autonomy is now {}", changed.level.as_str()));
+            model.transcript.notice(Role::Text, &format!("autonomy is now {}", changed.level.as_str()));
+        }
+        ServerMessage::ReasoningStart(start) => model.transcript.reasoning(&start.agent_id, ""),
+        ServerMessage::ReasoningDelta(delta) => {
+            model.transcript.reasoning(&delta.agent_id, &delta.content);
+        }
+        ServerMessage::Notice(Notice { level, message, .. }) => {
+            let role = match level {
+                NoticeLevel::Info => Role::Faint,
+                NoticeLevel::Warning => Role::Warn,
+            };
+            model.transcript.notice(role, &message);
+        }
+        ServerMessage::Compaction(Compaction { tokens_before, tokens_after, .. }) => {
+            let (before, after) = (tokens(tokens_before), tokens(tokens_after));
+            let text = format!("history summarised: {before} → {after} tokens");
+            model.transcript.notice(Role::Faint, &text);
+        }
+        ServerMessage::SessionUpdated(updated) => match updated.title {
+            Some(title) => passing(model, source, &format!("the session is called {title} now")),
+            None => passing(model, source, "the session has no title now"),
+        },
+        ServerMessage::SessionClosing(closing) => {
+            let text = format!("this session has ended: {}", closing.reason);
+            model.transcript.notice(Role::Warn, &text);
         }
         ServerMessage::QueueUpdate(update) => queue_update(model, &update),
         ServerMessage::AgentState(_)
@@ -316,15 +279,9 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
         | ServerMessage::Lagged(_)
         | ServerMessage::ResponseStart(_)
         | ServerMessage::ResponseEnd(_)
-        | ServerMessage::ReasoningStart(_)
-        | ServerMessage::ReasoningDelta(_)
         | ServerMessage::ImageDelta(_)
         | ServerMessage::ToolPending(_)
         | ServerMessage::ToolOutput(_)
-        | ServerMessage::Notice(_)
-        | ServerMessage::Compaction(_)
-        | ServerMessage::SessionUpdated(_)
-        | ServerMessage::SessionClosing(_)
         | ServerMessage::SessionListResult(_)
         | ServerMessage::SessionForked(_)
         | ServerMessage::QueueListResult(_)
@@ -348,7 +305,7 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Option<TurnEn
             );
         }
     }
-    None
+    Turn::GoesOn
 }
 
 /// A message that waited begins, changes or goes.
@@ -358,20 +315,28 @@ fn queue_update(model: &mut Model, update: &QueueUpdate) {
     }
     if update.removed {
         model.transcript.drop_queued(&update.message_id);
+        model.transcript.notice(Role::Faint, "a message that waited was taken out");
+        model.taken_out = Some(update.message_id.clone());
     } else if update.started {
         model.transcript.begin_turn(&update.message_id);
     }
 }
 
-/// Says what an event told; one with a place in the log is told again when that is read.
-fn tell(model: &mut Model, seq: Option<Seq>, role: Role, text: &str) {
-    match seq {
-        Some(_) => model.transcript.stored_notice(role, text),
-        None => model.transcript.notice(role, text),
+fn interrupted(model: &mut Model, end: &Interrupted) -> Turn {
+    // It waited behind the running turn, which goes on.
+    if model.taken_out.take_if(|turn: &mut MessageId| *turn == end.turn_id).is_some() {
+        return Turn::GoesOn;
     }
+    model.transcript.close_streams();
+    match end.reason.as_str() {
+        "cancelled" => model.transcript.notice(Role::Warn, INTERRUPTED),
+        reason => model.transcript.notice(Role::Warn, &format!("{INTERRUPTED}: {reason}")),
+    }
+    model.transcript.settle();
+    Turn::Ended
 }
 
-fn done_notice(model: &mut Model, done: &Done, seq: Option<Seq>) {
+fn done_notice(model: &mut Model, done: &Done) {
     model.transcript.close_streams();
     let note = match (done.cancelled, done.stop_reason) {
         (true, _) => INTERRUPTED,
@@ -381,16 +346,29 @@ fn done_notice(model: &mut Model, done: &Done, seq: Option<Seq>) {
         (false, Some(StopReason::RoundLimit)) => "the turn ended: it used all its model calls",
         (false, Some(StopReason::SpendCap)) => "the turn ended: the spending limit is reached",
     };
-    tell(model, seq, Role::Warn, note);
+    model.transcript.notice(Role::Warn, note);
 }
 
-fn error_notice(model: &mut Model, error: &ErrorEvent, seq: Option<Seq>) {
-    model.transcript.close_streams();
+fn error_notice(model: &mut Model, error: &ErrorEvent, re: Option<&str>, stored: bool) {
     let code = error.code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
-    if seq.is_none() && error.ref_type.as_deref() == Some("chat") {
-        model.transcript.refuse_newest();
+    if !stored && error.ref_type.as_deref() == Some("chat") {
+        // A message goes under its own name.
+        let named = re.and_then(|re| ClientMessageId::parse(re).ok());
+        if !named.is_some_and(|id| model.transcript.deliver(&id, Delivery::Failed)) {
+            model.transcript.refuse_newest();
+        }
+    } else {
+        model.transcript.close_streams();
     }
-    tell(model, seq, Role::Bad, &format!("{}{code}", error.message));
+    model.transcript.notice(Role::Bad, &format!("{}{code}", error.message));
+}
+
+/// Writes a number of tokens as people say it.
+fn tokens(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        _ => format!("{}k", (count + 500) / 1_000),
+    }
 }
 
 /// Says what is worth knowing while it happens, and not later.

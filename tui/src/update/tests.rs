@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tns_protocol::approval::{SetAutonomy, ToolApprove};
 use tns_protocol::chat::Cancel;
-use tns_protocol::{ClientMessage, ToolCallId};
+use tns_protocol::{ClientMessage, ServerFrame, ToolCallId};
 
 use super::*;
 use crate::fixture::{AGENT, Screen, detail, frame, request};
@@ -69,8 +69,9 @@ fn stored_turn(text: &str, reply: &str, first: u64, id: Option<&str>) -> Vec<Ser
 #[test]
 fn a_message_is_sent_after_the_stored_conversation_is_shown() {
     let (mut screen, effects) = Screen::opening(Some("and now?"), 60, 20);
-    assert_eq!(effects[1..], [Effect::Load(From::Recent)]);
-    assert_eq!(screen.loaded(&stored_turn("hello", "hi 你好", 1, None), false), [chat(1, "and now?")]);
+    assert_eq!(effects, [Effect::Load]);
+    let effects = screen.loaded(&stored_turn("hello", "hi 你好", 1, None), false);
+    assert_eq!(effects, [Effect::Join(Cursor::at(3)), chat(1, "and now?")]);
     assert_eq!(conversation(&mut screen), ["you", "  hello", "assistant", "  hi 你好", "you", "  and now?"]);
 }
 
@@ -85,7 +86,6 @@ fn enter_sends_and_the_reply_is_streamed() {
     assert_eq!(done(&mut screen, 3), []);
     assert_eq!(conversation(&mut screen), ["you", "  hello", "assistant", "  one two"]);
     assert!(screen.drawn().contains("idle"));
-    assert_eq!(screen.model.synced, 3);
 }
 
 #[test]
@@ -288,62 +288,170 @@ fn while_disconnected_a_message_is_kept_and_nothing_is_answered() {
     assert!(screen.drawn().contains("not connected"));
 }
 
+/// Hands over what the log tells after a loss.
+fn told(screen: &mut Screen, events: &[ServerFrame]) {
+    for event in events {
+        assert_eq!(screen.take(Msg::Client(ClientEvent::Frame(Box::new(event.clone())))), []);
+    }
+}
+
 #[test]
 fn what_was_missed_while_the_line_was_down_is_shown_once() {
     let mut screen = Screen::new(60, 20);
     screen.submit("count");
+    told(&mut screen, &stored_turn("count", "", 1, Some("tui-1"))[..1]);
     thinking(&mut screen);
     token(&mut screen, "1 2 3 ");
     disconnect(&mut screen);
-    let back = screen.take(Msg::Client(ClientEvent::Reconnected));
-    assert_eq!(back, [Effect::Load(From::After(0))]);
-    // The turn still runs: its question is stored, its reply is not.
-    let question = &stored_turn("count", "", 1, Some("tui-1"))[..1];
-    assert_eq!(screen.loaded(question, true), []);
+    assert_eq!(screen.take(Msg::Client(ClientEvent::Reconnected)), []);
+    // The turn still runs.
+    assert_eq!(screen.caught_up(Some("1 2 3 4 5 6 "), &[]), []);
     token(&mut screen, "7 8");
-    assert_eq!(conversation(&mut screen), ["you", "  count", "assistant", "  1 2 3 7 8"]);
-    // Its end closes the hole.
-    assert_eq!(done(&mut screen, 3), [Effect::Load(From::After(0))]);
-    screen.loaded(&stored_turn("count", "1 2 3 4 5 6 7 8", 1, Some("tui-1")), false);
     assert_eq!(conversation(&mut screen), ["you", "  count", "assistant", "  1 2 3 4 5 6 7 8"]);
-    assert_eq!(screen.model.synced, 3);
+    assert!(screen.drawn().contains("thinking"));
+    told(&mut screen, &stored_turn("count", "1 2 3 4 5 6 7 8", 1, Some("tui-1"))[1..]);
+    assert_eq!(conversation(&mut screen), ["you", "  count", "assistant", "  1 2 3 4 5 6 7 8"]);
+    assert!(screen.drawn().contains("idle"));
 }
 
 #[test]
-fn a_message_that_the_server_never_saw_is_sent_again_under_its_name() {
+fn a_turn_that_ended_while_the_line_was_down_is_over_with_its_call_and_its_approval() {
     let mut screen = Screen::new(60, 20);
-    screen.submit("lost?");
+    screen.submit("clean");
+    told(&mut screen, &stored_turn("clean", "", 1, Some("tui-1"))[..1]);
+    thinking(&mut screen);
+    screen.frame("tool_approve_request", Some(2), request("c1", "rm -rf build"));
+    assert_eq!(screen.model.focus, Focus::Approval);
     disconnect(&mut screen);
     screen.take(Msg::Client(ClientEvent::Reconnected));
-    assert_eq!(screen.loaded(&[], false), [chat(1, "lost?")]);
-    assert_eq!(conversation(&mut screen), ["you", "  lost?"]);
+    screen.frame("audit_entry", Some(3), audit("c1", "approved"));
+    screen.frame("tool_start", Some(4), json!({
+        "agentId": AGENT, "toolCallId": "c1", "tool": "shell", "args": {"command": "rm -rf build"}, "risk": "high",
+    }));
+    screen.frame(
+        "tool_result",
+        Some(5),
+        json!({
+            "agentId": AGENT, "toolCallId": "c1", "tool": "shell", "duration": 12, "result": "gone",
+        }),
+    );
+    // One that was asked and settled in the gap takes no keys.
+    screen.frame("tool_approve_request", Some(6), request("c2", "ls"));
+    assert!(screen.model.approvals.is_empty());
+    screen.frame("audit_entry", Some(7), audit("c2", "rejected"));
+    let done = json!({"usage": {"tokens": 1, "cost": 0.0}});
+    screen.frame("done", Some(8), done);
+    screen.caught_up(None, &[]);
+    let shown = [
+        "you",
+        "  clean",
+        "  shell rm -rf build · ok · 12 ms",
+        "    gone",
+        "· approval settled: approved by mei",
+        "  shell ls · rejected by mei",
+    ];
+    let mut rows = conversation(&mut screen);
+    rows.sort();
+    let mut expected: Vec<String> = shown.iter().map(|row| (*row).to_owned()).collect();
+    expected.sort();
+    assert_eq!(rows, expected);
+    assert!(screen.drawn().contains("idle"));
+    assert_eq!(screen.model.focus, Focus::Composer);
 }
 
 #[test]
-fn frames_that_arrive_during_a_reading_follow_it_and_are_not_doubled() {
-    let (mut screen, _) = Screen::opening(None, 60, 20);
-    let stored = stored_turn("hello", "hi", 1, None);
-    token(&mut screen, "hi");
-    screen.take(Msg::Client(ClientEvent::Frame(Box::new(stored[2].clone()))));
-    token(&mut screen, "next");
-    screen.loaded(&stored, false);
-    assert_eq!(conversation(&mut screen), ["you", "  hello", "assistant", "  hi", "assistant", "  next"]);
+fn an_approval_of_the_gap_is_asked_when_the_log_is_at_its_end() {
+    let mut screen = Screen::new(60, 20);
+    screen.submit("clean");
+    screen.frame("tool_approve_request", Some(2), request("c1", "ls"));
+    disconnect(&mut screen);
+    screen.take(Msg::Client(ClientEvent::Reconnected));
+    screen.frame("audit_entry", Some(3), audit("c1", "approved"));
+    screen.frame("tool_approve_request", Some(4), request("c2", "rm -rf build"));
+    let pending = serde_json::from_value(request("c2", "rm -rf build")).unwrap();
+    screen.caught_up(Some(""), &[pending]);
+    assert_eq!(screen.model.approvals.waiting(), 1);
+    assert_eq!(screen.after(400).key(KeyCode::Char('a')), decision("c2", "approve"));
 }
 
 #[test]
-fn more_frames_than_are_held_are_read_from_the_store() {
+fn a_log_that_begins_anew_replaces_what_was_shown_and_keeps_what_is_on_its_way() {
+    let mut screen = Screen::new(60, 20);
+    told(&mut screen, &stored_turn("old", "gone", 1, None));
+    screen.submit("mine");
+    let session = screen.model.session.clone();
+    let resync = ClientEvent::Resync { session, epoch: "e".into(), reason: "made anew".into() };
+    screen.take(Msg::Client(resync));
+    told(&mut screen, &stored_turn("new", "here", 1, None));
+    screen.caught_up(None, &[]);
+    let shown = [
+        "! the conversation is told from its beginning: made anew",
+        "you",
+        "  new",
+        "assistant",
+        "  here",
+        "you · queued",
+        "  mine",
+    ];
+    assert_eq!(conversation(&mut screen), shown);
+}
+
+#[test]
+fn a_server_that_tells_no_log_is_read_anew_after_each_turn() {
+    let mut screen = Screen::new(60, 20);
+    let session = screen.model.session.clone();
+    assert_eq!(screen.take(Msg::Client(ClientEvent::Plain { session })), [Effect::Load]);
+    assert_eq!(screen.loaded(&[], false), []);
+    screen.submit("hello");
+    thinking(&mut screen);
+    token(&mut screen, "par");
+    assert_eq!(done(&mut screen, 3), [Effect::Load]);
+    assert_eq!(screen.loaded(&stored_turn("hello", "part", 1, Some("tui-1")), false), []);
+    assert_eq!(conversation(&mut screen), ["you", "  hello", "assistant", "  part"]);
+}
+
+#[test]
+fn what_is_sent_before_the_session_is_joined_follows_the_joining() {
     let (mut screen, _) = Screen::opening(None, 60, 20);
-    for _ in 0..=MAX_HELD_FRAMES {
-        token(&mut screen, "x");
-    }
-    assert_eq!(screen.model.reading.held.len(), 1);
-    assert_eq!(screen.loaded(&[], false), [Effect::Load(From::After(0))]);
+    assert_eq!(screen.submit("early"), []);
+    assert_eq!(screen.loaded(&[], false), [Effect::Join(Cursor::at(0)), chat(1, "early")]);
+}
+
+#[test]
+fn a_message_that_is_given_up_says_so() {
+    let mut screen = Screen::new(60, 20);
+    screen.submit("poison");
+    let session = screen.model.session.clone();
+    let message = ClientMessageId::parse("tui-1").unwrap();
+    screen.take(Msg::Client(ClientEvent::Unsent { session, message, reason: "too often".into() }));
+    assert_eq!(conversation(&mut screen), ["you · not sent", "  poison", "! not sent: too often"]);
+}
+
+#[test]
+fn what_is_worth_knowing_stands_between_the_messages() {
+    let mut screen = Screen::new(60, 20);
+    screen.frame("notice", None, json!({"level": "warning", "message": "waits 2.0 s: overloaded\u{1b}[2J"}));
+    let compaction =
+        json!({"agentId": AGENT, "compactedFromSeq": 9, "tokensBefore": 101_400, "tokensAfter": 9_100});
+    screen.frame("compaction", Some(1), compaction);
+    screen.frame("session_updated", Some(2), json!({"title": "职员 tables"}));
+    assert!(screen.drawn().contains(" · 职员 tables · connected"), "{}", screen.drawn());
+    screen.frame("session_closing", Some(3), json!({"reason": "deleted"}));
+    assert_snapshot!(conversation(&mut screen).join("\n"), @r"
+    ! waits 2.0 s: overloaded\u{1B}[2J
+    · history summarised: 101k → 9k tokens
+    · the session is called 职员 tables now
+    ! this session has ended: deleted
+    ");
+    assert_eq!(screen.submit("hello?"), []);
+    assert!(screen.drawn().contains("this session has ended: /quit"));
 }
 
 #[test]
 fn a_conversation_that_cannot_be_read_is_no_reason_not_to_write() {
     let (mut screen, _) = Screen::opening(Some("hello"), 60, 20);
-    assert_eq!(screen.take(Msg::Loaded(Err("no answer".into()))), [chat(1, "hello")]);
+    let effects = screen.take(Msg::Loaded(Err("no answer".into())));
+    assert_eq!(effects, [Effect::Join(Cursor::default()), chat(1, "hello")]);
     assert_eq!(conversation(&mut screen)[0], "! the stored conversation can't be read: no answer");
 }
 
@@ -361,7 +469,8 @@ fn pending_requests_of_the_session_are_asked_once() {
 fn a_refused_message_says_so_and_an_error_ends_the_turn() {
     let mut screen = Screen::new(60, 20);
     screen.submit("hello");
-    screen.frame("error", None, json!({"message": "too many wait", "code": "QUEUE_FULL", "refType": "chat"}));
+    let full = json!({"message": "too many wait", "code": "QUEUE_FULL", "refType": "chat", "re": "tui-1"});
+    screen.frame("error", None, full);
     assert_eq!(conversation(&mut screen), ["you · not sent", "  hello", "! too many wait (QUEUE_FULL)"]);
     screen.submit("again");
     thinking(&mut screen);
@@ -381,11 +490,6 @@ fn a_turn_that_could_not_be_stored_ends_and_is_shown_once() {
     assert!(!screen.model.status.is_busy());
     let shown = ["you", "  hello", "assistant", "  par", "! the disk is full (STORAGE_FULL)"];
     assert_eq!(conversation(&mut screen), shown);
-    // Its end has no place in the log: what is read later brings the question again, and it stays one.
-    disconnect(&mut screen);
-    screen.take(Msg::Client(ClientEvent::Reconnected));
-    screen.loaded(&stored_turn("hello", "", 1, Some("tui-1"))[..1], false);
-    assert_eq!(conversation(&mut screen), ["you", "  hello", "! the disk is full (STORAGE_FULL)"]);
 }
 
 #[test]

@@ -1,18 +1,20 @@
 //! One run, from the question to the end of its turn: it sends, follows, answers and stops. What the frames
 //! mean is decided in `turn`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
 use tns_client::Rest;
-use tns_protocol::approval::{Decision, ToolApprove};
+use tns_protocol::approval::{Decision, ToolApprove, ToolApproveRequest};
 use tns_protocol::chat::{Cancel, Chat, StopReason, Usage};
-use tns_protocol::{ClientMessageId, Seq, ServerFrame, SessionId, encode_server};
+use tns_protocol::log::ActiveResponse;
+use tns_protocol::{ClientMessageId, Seq, ServerFrame, SessionId, ToolCallId, decode_server, encode_server};
 use tokio::time::Instant;
 
 use crate::Context;
-use crate::commands::exchange::Line;
+use crate::commands::exchange::{Arrival, Line};
 use crate::commands::run::asker::{Answer, Asker};
 use crate::commands::run::printer::{Format, Printer};
 use crate::commands::run::standing::Standing;
@@ -61,6 +63,10 @@ pub(super) struct Conversation<'a> {
     printer: Printer,
     turn: Turn,
     started: Started,
+    /// The decisions that were sent: a connection may break before one has arrived.
+    decided: BTreeMap<ToolCallId, ToolApprove>,
+    /// The server keeps no log that can be followed.
+    plain: bool,
     /// Set when the run was to end before its turn.
     cancelled: Option<Cancelled>,
 }
@@ -106,7 +112,8 @@ impl<'a> Conversation<'a> {
         started: Started,
     ) -> Self {
         let rest = line.client.rest().clone();
-        Self { context, rest, line, asker, printer, turn, started, cancelled: None }
+        let decided = BTreeMap::new();
+        Self { context, rest, line, asker, printer, turn, started, decided, plain: false, cancelled: None }
     }
 
     /// Asks, follows and prints.
@@ -142,7 +149,7 @@ impl<'a> Conversation<'a> {
         let mut until = far(deadline);
         while !self.turn.ended() {
             tokio::select! {
-                frame = self.line.next() => self.take(frame?).await?,
+                arrival = self.line.next() => self.take(arrival?).await?,
                 answer = self.asker.answer(&self.context.out) => self.reply(answer?).await?,
                 () = signals.next() => match stopping {
                     Some(_) => return Ok(Some(Stopping::Signal)),
@@ -219,7 +226,10 @@ impl<'a> Conversation<'a> {
         let (mut standing, mut after) = (Standing::Absent, *head);
         loop {
             let page = self.rest.events(session, after).await.context("read the session's log")?;
-            standing = page.events.iter().fold(standing, |standing, event| standing.after(event, message));
+            for event in &page.events {
+                let event = decode_server(&event.to_string()).context("read an event of the log")?;
+                standing = standing.after(&event, message);
+            }
             match page.events.last().and_then(|event| event.get("seq")?.as_u64()) {
                 Some(last) if page.more && last > after => after = last,
                 Some(_) | None => return Ok(standing),
@@ -227,25 +237,75 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Takes a frame and those that have arrived behind it; text is written once for all of them.
-    async fn take(&mut self, first: ServerFrame) -> anyhow::Result<()> {
+    /// Takes what came and what has come behind it; text is written once for all of it.
+    async fn take(&mut self, first: Arrival) -> anyhow::Result<()> {
         let mut next = Some(first);
-        while let Some(frame) = next {
-            if frame.session_id.as_ref().is_none_or(|session| *session == self.started.session) {
-                if self.turn.must_ask_about(&frame) {
-                    let standing = self.standing().await?;
-                    self.turn.stands(standing);
+        while let Some(arrival) = next {
+            match arrival {
+                Arrival::Frame(frame) => self.frame(*frame).await?,
+                Arrival::CaughtUp { active, pending } => self.caught_up(active, &pending).await?,
+                Arrival::Lost(reason) => {
+                    self.printer.flush(&self.context.out)?;
+                    self.context.out.note(&format!("connection lost, trying again: {reason}"));
                 }
-                if self.printer.format() == Format::JsonLines {
-                    self.context.out.json_text(&format!("{}\n", encode_server(&frame)))?;
+                Arrival::Plain if self.plain => {
+                    let message =
+                        "the connection was lost, and this server is too old to tell what was missed";
+                    return Err(Stop::new(Exit::Unreachable, message).into());
                 }
-                for step in self.turn.take(frame) {
-                    self.act(step).await?;
+                Arrival::Plain => self.plain = true,
+                Arrival::Resync(reason) => {
+                    let message = format!("the answer is gone: {reason}; ask again");
+                    return Err(Stop::new(Exit::Failed, message).into());
                 }
+                Arrival::Unsent(message, reason) if message == self.started.message => {
+                    return Err(Stop::new(Exit::Unreachable, format!("not sent: {reason}")).into());
+                }
+                Arrival::Unsent(..) => {}
             }
             next = if self.turn.ended() { None } else { self.line.try_next() };
         }
         self.printer.flush(&self.context.out)
+    }
+
+    async fn frame(&mut self, frame: ServerFrame) -> anyhow::Result<()> {
+        if frame.session_id.as_ref().is_some_and(|session| *session != self.started.session) {
+            return Ok(());
+        }
+        self.turn.learn(&frame, &self.started.message);
+        // A log that is followed tells it by itself.
+        if self.plain && self.turn.must_ask_about(&frame) {
+            let standing = self.standing().await?;
+            self.turn.stands(standing);
+        }
+        if self.printer.format() == Format::JsonLines {
+            self.context.out.json_text(&format!("{}\n", encode_server(&frame)))?;
+        }
+        for step in self.turn.take(frame) {
+            self.act(step).await?;
+        }
+        Ok(())
+    }
+
+    /// The connection is back, and what it missed was taken: goes on with the reply, and sends again what may
+    /// not have arrived.
+    async fn caught_up(
+        &mut self,
+        active: Option<ActiveResponse>,
+        pending: &[ToolApproveRequest],
+    ) -> anyhow::Result<()> {
+        for step in active.iter().flat_map(|active| self.turn.go_on(active)).collect::<Vec<_>>() {
+            self.act(step).await?;
+        }
+        for request in pending {
+            if let Some(decision) = self.decided.get(&request.tool_call_id) {
+                self.line.client.send(&self.started.session, decision.clone()).await?;
+            }
+        }
+        if self.cancelled == Some(Cancelled::Asked) && !self.turn.ended() {
+            self.line.client.send(&self.started.session, Cancel::default()).await?;
+        }
+        Ok(())
     }
 
     async fn act(&mut self, step: Step) -> anyhow::Result<()> {
@@ -273,11 +333,12 @@ impl<'a> Conversation<'a> {
             self.turn.refused(&call, by);
         }
         let message = ToolApprove {
-            tool_call_id: call,
+            tool_call_id: call.clone(),
             decision: decision.as_str().to_owned(),
             reason,
             edited_args: None,
         };
+        self.decided.insert(call, message.clone());
         Ok(self.line.client.send(&self.started.session, message).await?)
     }
 

@@ -1,8 +1,7 @@
-//! Where this run's message stands in the session's log: what a connection is not told while others use the
-//! session too. Pure: it reads events and asks nobody.
+//! Where this run's message stands in the session's log, where others use the session too. Pure: it reads
+//! events and asks nobody.
 
-use serde_json::Value;
-use tns_protocol::{ClientMessageId, MessageId};
+use tns_protocol::{ClientMessageId, MessageId, ServerFrame, ServerMessage};
 
 /// Where a message stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,31 +26,26 @@ impl Standing {
     }
 
     /// Returns what stands after one more event of the log.
-    pub(super) fn after(self, event: &Value, message: &ClientMessageId) -> Self {
-        let text = |name: &str| event.get(name).and_then(Value::as_str);
-        let flag = |name: &str| event.get(name).and_then(Value::as_bool).unwrap_or(false);
-        match (text("type"), self) {
-            (Some("user_message"), Self::Absent) if text("clientMessageId") == Some(message.as_str()) => {
-                match text("messageId").map(MessageId::parse) {
-                    Some(Ok(turn)) if flag("queued") => Self::Waiting(turn),
-                    Some(Ok(turn)) => Self::Running(turn),
-                    Some(Err(_)) | None => Self::Absent,
-                }
-            }
-            (Some("queue_update"), Self::Waiting(turn)) if text("messageId") == Some(turn.as_str()) => {
-                if flag("removed") {
-                    Self::Ended(turn)
-                } else if flag("started") {
-                    Self::Running(turn)
-                } else {
-                    Self::Waiting(turn)
-                }
-            }
-            (Some("done" | "interrupted" | "error"), Self::Waiting(turn) | Self::Running(turn))
-                if text("turnId") == Some(turn.as_str()) =>
+    pub(super) fn after(self, event: &ServerFrame, message: &ClientMessageId) -> Self {
+        let turn_of = || event.turn_id.as_ref();
+        match (&event.message, self) {
+            (ServerMessage::UserMessage(stored), Self::Absent)
+                if stored.client_message_id.as_ref() == Some(message) =>
             {
-                Self::Ended(turn)
+                let turn = stored.message_id.clone();
+                if stored.queued { Self::Waiting(turn) } else { Self::Running(turn) }
             }
+            (ServerMessage::QueueUpdate(update), Self::Waiting(turn)) if update.message_id == turn => {
+                match (update.removed, update.started) {
+                    (true, _) => Self::Ended(turn),
+                    (false, true) => Self::Running(turn),
+                    (false, false) => Self::Waiting(turn),
+                }
+            }
+            (
+                ServerMessage::Done(_) | ServerMessage::Interrupted(_) | ServerMessage::ErrorEvent(_),
+                Self::Waiting(turn) | Self::Running(turn),
+            ) if event.seq.is_some() && turn_of() == Some(&turn) => Self::Ended(turn),
             (_, unchanged) => unchanged,
         }
     }
@@ -59,7 +53,8 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
+    use tns_protocol::decode_server;
 
     use super::*;
 
@@ -69,30 +64,40 @@ mod tests {
 
     fn read(events: &[Value]) -> Standing {
         let message = ClientMessageId::parse("m-1").unwrap();
-        events.iter().fold(Standing::Absent, |standing, event| standing.after(event, &message))
+        events.iter().fold(Standing::Absent, |standing, event| {
+            let mut event = event.clone();
+            event["v"] = json!(1);
+            event["seq"] = json!(1);
+            standing.after(&decode_server(&event.to_string()).unwrap(), &message)
+        })
+    }
+
+    fn asked(own: Option<&str>, queued: bool) -> Value {
+        let mut event =
+            json!({ "type": "user_message", "messageId": "t-1", "message": "go", "queued": queued });
+        if let Some(own) = own {
+            event["clientMessageId"] = json!(own);
+        }
+        event
+    }
+
+    fn end(kind: &str, turn: &str) -> Value {
+        let usage = json!({ "tokens": 1, "cost": 0.0 });
+        json!({ "type": kind, "turnId": turn, "usage": usage, "reason": "cancelled", "message": "failed" })
     }
 
     #[test]
     fn the_own_message_names_the_turn() {
-        let own = json!({ "type": "user_message", "clientMessageId": "m-1", "messageId": "t-1", "seq": 3 });
-        assert_eq!(read(&[own]), Standing::Running(mine()));
-        for other in [
-            json!({ "type": "user_message", "clientMessageId": "m-2", "messageId": "t-1" }),
-            json!({ "type": "user_message", "messageId": "t-1" }),
-            json!({ "type": "user_message", "clientMessageId": "m-1" }),
-            json!({ "type": "done", "clientMessageId": "m-1", "messageId": "t-1" }),
-            json!("text"),
-        ] {
+        assert_eq!(read(&[asked(Some("m-1"), false)]), Standing::Running(mine()));
+        for other in [asked(Some("m-2"), false), asked(None, false), end("done", "t-1")] {
             assert_eq!(read(&[other]), Standing::Absent);
         }
     }
 
     #[test]
     fn a_queued_message_runs_when_the_log_says_that_it_was_started() {
-        let queued =
-            json!({ "type": "user_message", "clientMessageId": "m-1", "messageId": "t-1", "queued": true });
+        let queued = asked(Some("m-1"), true);
         let update = |id: &str, what: &str| json!({ "type": "queue_update", "messageId": id, what: true });
-        let end = |kind: &str, turn: &str| json!({ "type": kind, "turnId": turn });
         let theirs = [queued.clone(), end("done", "t-0"), update("t-2", "started")];
         assert_eq!(read(&theirs), Standing::Waiting(mine()));
         let begun = [queued.clone(), end("done", "t-0"), update("t-1", "started")];

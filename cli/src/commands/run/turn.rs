@@ -6,9 +6,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tns_protocol::approval::{AuditDecision, ToolApproveRequest};
-use tns_protocol::chat::{Done, StopReason};
+use tns_protocol::chat::{Done, Interrupted, StopReason};
+use tns_protocol::log::ActiveResponse;
 use tns_protocol::tool::{ToolResult, ToolStart};
-use tns_protocol::{ErrorCode, ErrorEvent, ServerFrame, ServerMessage, ToolCallId};
+use tns_protocol::{ClientMessageId, ErrorCode, ErrorEvent, ServerFrame, ServerMessage, ToolCallId};
 
 use crate::commands::run::standing::Standing;
 use crate::exit::Exit;
@@ -89,6 +90,8 @@ enum End {
 pub(super) struct Turn {
     owner: Owner,
     text: String,
+    /// What has come of the running step, as it was written.
+    step: String,
     /// A tool ran since the last piece of text.
     step_ended: bool,
     calls: Vec<Call>,
@@ -97,7 +100,8 @@ pub(super) struct Turn {
 
 impl Turn {
     pub(super) fn new(owner: Owner) -> Self {
-        Self { owner, text: String::new(), step_ended: false, calls: Vec::new(), end: None }
+        let (text, step) = (String::new(), String::new());
+        Self { owner, text, step, step_ended: false, calls: Vec::new(), end: None }
     }
 
     /// Whether it takes the log to tell whose frame this is.
@@ -118,6 +122,21 @@ impl Turn {
     /// Learns where this run's message stands in a session of several clients.
     pub(super) fn stands(&mut self, standing: Standing) {
         self.owner = Owner::Shared(standing);
+    }
+
+    /// Learns the same from an event of the log.
+    pub(super) fn learn(&mut self, event: &ServerFrame, message: &ClientMessageId) {
+        if let Owner::Shared(standing) = &mut self.owner {
+            *standing = std::mem::replace(standing, Standing::Absent).after(event, message);
+        }
+    }
+
+    /// Goes on with a reply of which a part was not heard.
+    pub(super) fn go_on(&mut self, active: &ActiveResponse) -> Vec<Step> {
+        match self.owner {
+            Owner::Whole | Owner::Shared(Standing::Running(_)) => self.catch_up(&active.text_so_far),
+            Owner::Shared(_) => Vec::new(),
+        }
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -150,6 +169,7 @@ impl Turn {
     /// Forgets the text so far, which answers somebody else.
     pub(super) fn forget_text(&mut self) {
         self.text.clear();
+        self.step.clear();
         self.step_ended = false;
     }
 
@@ -160,7 +180,15 @@ impl Turn {
         }
         let ends = frame.seq.is_some() || is_lost_turn(&frame);
         match frame.message {
-            ServerMessage::Token(token) => vec![Step::Text(self.push(&token.content))],
+            ServerMessage::Token(token) => {
+                self.step.push_str(&token.content);
+                vec![Step::Text(self.push(&token.content))]
+            }
+            ServerMessage::AssistantMessage(stored) => {
+                let steps = self.catch_up(&stored.message);
+                self.step.clear();
+                steps
+            }
             ServerMessage::ToolStart(start) => self.started(start),
             // A refused call is told by its decision.
             ServerMessage::ToolResult(result) if result.refused => Vec::new(),
@@ -179,6 +207,10 @@ impl Turn {
             }
             ServerMessage::Done(done) => {
                 self.end = Some(End::Done(done));
+                Vec::new()
+            }
+            ServerMessage::Interrupted(Interrupted { usage, .. }) => {
+                self.end = Some(End::Done(Done { usage, stop_reason: None, cancelled: true }));
                 Vec::new()
             }
             // Else it answers another request of this connection.
@@ -202,9 +234,7 @@ impl Turn {
             | ServerMessage::KbListResult(_)
             | ServerMessage::KbRemoved(_)
             | ServerMessage::UserMessage(_)
-            | ServerMessage::AssistantMessage(_)
             | ServerMessage::ToolApprovalResolved(_)
-            | ServerMessage::Interrupted(_)
             | ServerMessage::QueueUpdate(_)
             | ServerMessage::Welcome(_)
             | ServerMessage::HistorySync(_)
@@ -290,11 +320,29 @@ impl Turn {
     }
 
     fn take_foreign(&mut self, message: &ServerMessage) -> Vec<Step> {
-        if matches!(message, ServerMessage::Done(_) | ServerMessage::ErrorEvent(_)) {
+        let ends = matches!(
+            message,
+            ServerMessage::Done(_) | ServerMessage::Interrupted(_) | ServerMessage::ErrorEvent(_)
+        );
+        if ends {
             self.forget_text();
             return vec![Step::Discard];
         }
         Vec::new()
+    }
+
+    /// Takes the running step's text as the server has it: what did not come yet is new.
+    fn catch_up(&mut self, text: &str) -> Vec<Step> {
+        match missing(&self.step, text) {
+            Some("") => Vec::new(),
+            Some(rest) => {
+                self.step.push_str(rest);
+                vec![Step::Text(self.push(rest))]
+            }
+            None => vec![Step::Note(
+                "the stored answer is not the one that was shown; it is in the session".into(),
+            )],
+        }
     }
 
     /// Appends a piece of the answer and returns it; the steps of a turn are paragraphs.
@@ -343,6 +391,21 @@ impl Turn {
         call.result = Some(result.result);
         vec![Step::Note(note)]
     }
+}
+
+/// Returns what a stored text has behind its beginning; `None` where it begins otherwise. The parts of a text
+/// are stored with a line's end between them, which its pieces don't have.
+fn missing<'a>(begun: &str, stored: &'a str) -> Option<&'a str> {
+    let mut rest = stored.chars();
+    for wanted in begun.chars() {
+        while rest.next()? != wanted {
+            // Checked on what was just passed.
+            if !stored[..stored.len() - rest.as_str().len()].ends_with('\n') {
+                return None;
+            }
+        }
+    }
+    Some(rest.as_str())
 }
 
 /// Whether a frame says that a turn could not be stored: such an error answers no request and has no place in

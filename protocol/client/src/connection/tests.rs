@@ -4,15 +4,18 @@ use std::net::SocketAddr;
 
 use futures_util::{SinkExt, StreamExt};
 use tns_protocol::chat::{Cancel, Chat, Token};
+use tns_protocol::log::{Hello, Program, Resumed, Welcome};
+use tns_protocol::rest::ServerLimits;
 use tns_protocol::{
-    AgentId, ClientMessage, ServerFrame, ServerMessage, SessionId, decode_client, encode_server,
+    AgentId, ClientFrame, ClientMessage, ClientMessageId, ServerFrame, ServerMessage, SessionId,
+    decode_client, encode_server,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, accept_async};
 
-use crate::{Client, ClientConfig, ClientError, ClientEvent, Events, Reconnect};
+use crate::{Client, ClientConfig, ClientError, ClientEvent, Cursor, Events, Reconnect, Rediscover};
 
 struct Peer {
     listener: TcpListener,
@@ -31,7 +34,7 @@ impl Peer {
     }
 
     async fn connect(&self, reconnect: Reconnect) -> (WebSocketStream<TcpStream>, Client, Events) {
-        let config = ClientConfig { url: format!("http://{}", self.address), reconnect };
+        let config = ClientConfig::new(format!("http://{}", self.address), reconnect);
         let (socket, client) = tokio::join!(self.accept(), Client::connect(config));
         let (client, events) = client.unwrap();
         (socket, client, events)
@@ -77,13 +80,36 @@ async fn next_text(socket: &mut WebSocketStream<TcpStream>) -> String {
     }
 }
 
+/// The next frame of the client, which must be of this type.
+async fn next_frame(socket: &mut WebSocketStream<TcpStream>, type_name: &str) -> ClientFrame {
+    let frame = decode_client(&next_text(socket).await).unwrap();
+    assert_eq!(frame.message.type_name(), type_name);
+    frame
+}
+
+/// Answers a hello: there is nothing in the log behind the place that it named.
+async fn welcome(socket: &mut WebSocketStream<TcpStream>, hello: ClientFrame) {
+    let ClientMessage::Hello(Hello { last_seq, .. }) = hello.message else { panic!("{hello:?}") };
+    let head_seq = last_seq.unwrap_or(7);
+    let limits = ServerLimits { max_message_bytes: 1, max_small_message_bytes: 1 };
+    let server = Program { name: "tns".into(), version: "0".into() };
+    let greeting = Welcome { ext: Vec::new(), epoch: "e".into(), head_seq, limits, server };
+    let answer = |message| encode_server(&ServerFrame { re: hello.req_id.clone(), message, ..token("") });
+    socket.send(Message::text(answer(greeting.into()))).await.unwrap();
+    if last_seq.is_some() {
+        let resumed = Resumed { head_seq, active: None, pending_approvals: Vec::new() };
+        socket.send(Message::text(answer(resumed.into()))).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn messages_go_out_and_frames_come_in_in_order() {
     let peer = Peer::new().await;
     let (mut socket, client, mut events) = peer.connect(Reconnect::Never).await;
     let chat = Chat { message: "hi".into(), ..Chat::default() };
     client.send(&session(), chat.clone()).await.unwrap();
-    let frame = decode_client(&next_text(&mut socket).await).unwrap();
+    next_frame(&mut socket, "hello").await;
+    let frame = next_frame(&mut socket, "chat").await;
     assert_eq!((frame.session_id, frame.message), (session(), ClientMessage::Chat(chat)));
     for n in 0..200 {
         socket.feed(Message::text(encode_server(&token(&n.to_string())))).await.unwrap();
@@ -123,7 +149,7 @@ async fn close_writes_what_is_queued_and_says_goodbye() {
         (texts, goodbyes)
     };
     let (seen, ()) = tokio::join!(server, client.close());
-    assert_eq!(seen, (3, 1));
+    assert_eq!(seen, (1 + 3, 1));
     assert_eq!(client.send(&session(), Cancel::default()).await, Err(ClientError::Closed));
     assert_eq!(events.next().await, None);
 }
@@ -140,22 +166,82 @@ async fn a_lost_connection_ends_the_events_when_it_is_not_to_be_tried_again() {
     assert_eq!(client.send(&session(), Cancel::default()).await, Err(ClientError::Closed));
 }
 
+fn named(name: &str) -> Chat {
+    Chat { message: name.into(), client_message_id: ClientMessageId::parse(name).ok(), ..Chat::default() }
+}
+
 #[tokio::test]
-async fn a_lost_connection_comes_back_with_its_sessions_and_what_was_queued_meanwhile() {
+async fn a_lost_connection_resumes_sends_again_what_was_lost_and_then_what_was_queued_meanwhile() {
     let peer = Peer::new().await;
     let (mut socket, client, mut events) = peer.connect(Reconnect::Backoff).await;
-    client.send(&session(), Cancel::default()).await.unwrap();
-    next_text(&mut socket).await;
+    client.join(&session(), Cursor::at(3)).await.unwrap();
+    client.send(&session(), named("lost")).await.unwrap();
+    let hello = next_frame(&mut socket, "hello").await;
+    welcome(&mut socket, hello).await;
+    assert_eq!(next_frame(&mut socket, "chat").await.req_id.unwrap().as_str(), "lost");
+    assert!(matches!(events.next().await, Some(ClientEvent::Joined { .. })));
+    assert!(matches!(events.next().await, Some(ClientEvent::CaughtUp { .. })));
     drop(socket);
     let Some(ClientEvent::Disconnected { retry_in, .. }) = events.next().await else { panic!() };
     assert!(retry_in.as_millis() <= 250);
-    client.send(&session(), Chat { message: "queued".into(), ..Chat::default() }).await.unwrap();
+    client.send(&session(), named("queued")).await.unwrap();
     let mut socket = peer.accept().await;
     assert_eq!(events.next().await, Some(ClientEvent::Reconnected));
-    let joined = decode_client(&next_text(&mut socket).await).unwrap();
-    assert_eq!((joined.session_id, joined.message.type_name()), (session(), "mcp_tools"));
-    let queued = decode_client(&next_text(&mut socket).await).unwrap();
-    assert_eq!(queued.message.type_name(), "chat");
+    let hello = next_frame(&mut socket, "hello").await;
+    let ClientMessage::Hello(asked) = &hello.message else { panic!() };
+    assert_eq!((asked.last_seq, asked.epoch.as_deref()), (Some(3), Some("e")));
+    welcome(&mut socket, hello).await;
+    assert_eq!(next_frame(&mut socket, "chat").await.req_id.unwrap().as_str(), "lost");
+    assert_eq!(next_frame(&mut socket, "chat").await.req_id.unwrap().as_str(), "queued");
+}
+
+#[tokio::test]
+async fn an_event_out_of_order_costs_the_connection_and_is_not_handed_on() {
+    let peer = Peer::new().await;
+    let (mut socket, client, mut events) = peer.connect(Reconnect::Backoff).await;
+    client.join(&session(), Cursor::at(3)).await.unwrap();
+    let hello = next_frame(&mut socket, "hello").await;
+    welcome(&mut socket, hello).await;
+    socket.send(Message::text(encode_server(&ServerFrame { seq: Some(5), ..token("") }))).await.unwrap();
+    assert!(matches!(events.next().await, Some(ClientEvent::Joined { .. })));
+    assert!(matches!(events.next().await, Some(ClientEvent::CaughtUp { .. })));
+    let Some(ClientEvent::Disconnected { reason, .. }) = events.next().await else { panic!() };
+    assert_eq!(reason, "the server breaks its log: it sent event 5 after event 3");
+    let mut socket = peer.accept().await;
+    let hello = next_frame(&mut socket, "hello").await;
+    assert!(matches!(hello.message, ClientMessage::Hello(Hello { last_seq: Some(3), .. })));
+}
+
+#[tokio::test]
+async fn a_server_that_is_elsewhere_now_is_found_there() {
+    let (old, new) = (Peer::new().await, Peer::new().await);
+    let url = format!("http://{}", new.address);
+    let rediscover = Rediscover::new(move || {
+        let url = url.clone();
+        async move { Some(url) }
+    });
+    let config = ClientConfig {
+        rediscover: Some(rediscover),
+        ..ClientConfig::new(format!("http://{}", old.address), Reconnect::Backoff)
+    };
+    let (socket, client) = tokio::join!(old.accept(), Client::connect(config));
+    let (client, mut events) = client.unwrap();
+    client.join(&session(), Cursor::at(3)).await.unwrap();
+    drop((socket, old));
+    assert!(matches!(events.next().await, Some(ClientEvent::Disconnected { .. })));
+    let mut socket = new.accept().await;
+    assert_eq!(events.next().await, Some(ClientEvent::Reconnected));
+    next_frame(&mut socket, "hello").await;
+    assert_eq!(client.rest().url(), format!("http://{}", new.address));
+}
+
+#[tokio::test]
+async fn what_the_server_would_not_take_is_not_sent() {
+    let peer = Peer::new().await;
+    let (_socket, client, _events) = peer.connect(Reconnect::Never).await;
+    let message = "x".repeat(tns_protocol::MAX_MESSAGE_BYTES);
+    let sent = client.send(&session(), Chat { message, ..Chat::default() }).await;
+    assert!(matches!(sent, Err(ClientError::TooLarge { .. })), "{sent:?}");
 }
 
 #[tokio::test]
@@ -175,7 +261,8 @@ async fn the_client_that_is_dropped_leaves_the_server() {
     let clone = client.clone();
     drop(client);
     clone.send(&session(), Cancel::default()).await.unwrap();
-    next_text(&mut socket).await;
+    next_frame(&mut socket, "hello").await;
+    next_frame(&mut socket, "cancel").await;
     drop((clone, events));
     assert!(!matches!(socket.next().await, Some(Ok(Message::Text(_)))));
 }
@@ -228,7 +315,7 @@ async fn an_event_of_a_newer_server_is_a_value() {
 #[tokio::test]
 async fn nobody_at_the_address_is_unreachable() {
     let free = Peer::new().await.address;
-    let config = ClientConfig { url: format!("http://{free}"), reconnect: Reconnect::Backoff };
+    let config = ClientConfig::new(format!("http://{free}"), Reconnect::Backoff);
     let error = Client::connect(config).await.err().unwrap();
     assert_eq!(error, ClientError::Unreachable(format!("http://{free}: connection refused")));
 }
@@ -243,7 +330,7 @@ async fn a_refused_handshake_keeps_the_servers_words() {
         ("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno", "answered 404"),
     ] {
         let peer = Peer::new().await;
-        let config = ClientConfig { url: format!("http://{}", peer.address), reconnect: Reconnect::Never };
+        let config = ClientConfig::new(format!("http://{}", peer.address), Reconnect::Never);
         let server = async {
             let (mut socket, _) = peer.listener.accept().await.unwrap();
             let mut request = [0; 4096];

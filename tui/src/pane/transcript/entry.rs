@@ -82,12 +82,19 @@ pub(crate) enum Kind {
         /// The first rows of its output.
         preview: Vec<String>,
     },
+    /// What an agent thinks before it goes on; the log does not keep it.
+    Reasoning {
+        /// Who thinks.
+        id: AgentId,
+        /// More may come.
+        open: bool,
+        /// Only one row of it is shown.
+        folded: bool,
+    },
     /// A word of the program's own.
     Notice {
         /// How it looks.
         role: Role,
-        /// It tells an event of the log: a later reading brings it again.
-        stored: bool,
     },
 }
 
@@ -112,6 +119,12 @@ impl Entry {
         Self { kind, name: sanitize::line(name), flow: Flow::new(Mode::Block) }
     }
 
+    /// Makes the entry of what an agent begins to think.
+    pub(crate) fn reasoning(id: AgentId, folded: bool) -> Self {
+        let kind = Kind::Reasoning { id, open: true, folded };
+        Self { kind, name: String::new(), flow: Flow::new(Mode::Block) }
+    }
+
     /// Makes a tool call's entry.
     pub(crate) fn tool(id: ToolCallId, state: ToolState, tool: &str, detail: &str) -> Self {
         let kind = Kind::Tool { id, state, detail: one_line(detail), preview: Vec::new() };
@@ -125,7 +138,9 @@ impl Entry {
 
     /// Ends a text that was still arriving.
     pub(crate) fn close(&mut self) {
-        if let Kind::Agent { open: open @ true, .. } = &mut self.kind {
+        if let Kind::Agent { open: open @ true, .. } | Kind::Reasoning { open: open @ true, .. } =
+            &mut self.kind
+        {
             *open = false;
             self.flow.finish();
         }
@@ -136,7 +151,26 @@ impl Entry {
         self.flow = Flow::of(Mode::Block, text);
     }
 
+    /// Replaces a text that is still arriving.
+    pub(crate) fn rewrite(&mut self, text: &str) {
+        self.flow = Flow::new(Mode::Block);
+        self.flow.push(text);
+    }
+
+    /// Shows one row of a thought, or all of it; another entry stays as it is.
+    pub(crate) fn fold(&mut self, to: bool) {
+        if let Kind::Reasoning { folded, .. } = &mut self.kind {
+            *folded = to;
+        }
+    }
+
+    /// Whether it is a message of this screen that is not known to be stored.
+    pub(crate) fn is_unstored(&self) -> bool {
+        matches!(self.kind, Kind::User(Delivery::Sending(_) | Delivery::Waiting(_) | Delivery::Failed))
+    }
+
     /// Returns the clean text.
+    #[cfg(test)]
     pub(crate) fn text(&self) -> &str {
         self.flow.text()
     }
@@ -166,8 +200,9 @@ impl Entry {
             Kind::User(_) | Kind::Agent { .. } | Kind::Notice { .. } => {
                 self.flow.lay_out(columns.saturating_sub(INDENT).max(1))
             }
+            Kind::Reasoning { folded: false, .. } => self.flow.lay_out(columns.saturating_sub(INDENT).max(1)),
             // One row for each line, whatever the width.
-            Kind::Tool { .. } => false,
+            Kind::Reasoning { .. } | Kind::Tool { .. } => false,
         }
     }
 
@@ -176,6 +211,8 @@ impl Entry {
         match &self.kind {
             Kind::User(_) | Kind::Agent { .. } => GAP_AND_NAME + self.flow.row_count(),
             Kind::Notice { .. } => self.flow.row_count(),
+            Kind::Reasoning { folded: true, .. } => 1,
+            Kind::Reasoning { .. } => 1 + self.flow.row_count(),
             Kind::Tool { preview, .. } => 1 + preview.len(),
         }
     }
@@ -190,7 +227,8 @@ impl Entry {
             Kind::User(Delivery::Failed) => self.spoken(index, theme, Role::User, " · not sent"),
             Kind::User(_) => self.spoken(index, theme, Role::User, ""),
             Kind::Agent { place, .. } => self.spoken(index, theme, Role::Agent(*place), ""),
-            Kind::Notice { role, .. } => {
+            Kind::Reasoning { open, folded, .. } => self.thought(index, *open, *folded, columns, theme),
+            Kind::Notice { role } => {
                 let mark = match (index, role) {
                     (0, Role::Bad | Role::Warn) => "! ",
                     (0, _) => "· ",
@@ -218,6 +256,23 @@ impl Entry {
             ]),
             _ => Line::from(vec![Span::raw("  "), Span::raw(self.flow.row(index - GAP_AND_NAME))]),
         }
+    }
+
+    /// One row: the newest words while they come, the first ones afterwards.
+    fn thought(&self, index: usize, open: bool, folded: bool, columns: usize, theme: Theme) -> Line<'_> {
+        let faint = theme.style(Role::Faint);
+        let Some(row) = index.checked_sub(1) else {
+            let label = if open { "thinks" } else { "thought" };
+            let room = columns.saturating_sub(INDENT + text::width(label) + 2);
+            let words = match (folded, open) {
+                (false, _) => String::new(),
+                (true, true) => text::ending(&one_line(tail(self.flow.text(), DETAIL_BYTES)), room),
+                (true, false) => text::truncate(&one_line(self.flow.text()), room).into_owned(),
+            };
+            let gap = if words.is_empty() { "" } else { ": " };
+            return Line::styled(format!("  {label}{gap}{words}"), faint);
+        };
+        Line::styled(format!("  {}", self.flow.row(row)), faint)
     }
 
     /// `shell ls -la · ok · 12 ms`: the arguments give way, never the state.
@@ -312,6 +367,11 @@ fn one_line(detail: &str) -> String {
 /// The first `bytes` of a text, never cut inside a character.
 fn head(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
+}
+
+/// The last `bytes` of a text, never cut inside a character.
+fn tail(text: &str, bytes: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 
 fn preview_of(output: &str, truncated: bool) -> Vec<String> {

@@ -18,7 +18,7 @@ impl Transcript {
     }
 
     /// How a message leaves: behind a turn that runs, and behind a message that is before it, it waits.
-    pub(super) fn departs(&self, id: ClientMessageId, running: bool) -> Delivery {
+    fn departs(&self, id: ClientMessageId, running: bool) -> Delivery {
         if running || self.asks() || self.has_waiting() {
             Delivery::Waiting(id)
         } else {
@@ -51,30 +51,15 @@ impl Transcript {
         found.map(|index| self.become_at(index, to)).is_some()
     }
 
-    /// The message whose turn has ended has been answered.
-    pub(crate) fn deliver_oldest(&mut self) {
-        if let Some(index) = self.entries.iter().position(is_asking) {
-            self.become_at(index, Delivery::Stored);
-        }
-    }
-
     /// The server refused the message that was sent last.
     pub(crate) fn refuse_newest(&mut self) {
-        let newest = self.entries.iter().rposition(|entry| own_name(entry).is_some());
+        let newest = self
+            .entries
+            .iter()
+            .rposition(|entry| entry.is_unstored() && entry.kind != Kind::User(Delivery::Failed));
         if let Some(index) = newest {
             self.become_at(index, Delivery::Failed);
         }
-    }
-
-    /// The turn of the message that waits longest begins, as far as is known here.
-    pub(crate) fn begin_oldest(&mut self) {
-        let index = self.end();
-        let to = match self.entries.get(index).map(|entry| &entry.kind) {
-            Some(Kind::User(Delivery::Waiting(id))) => Delivery::Sending(id.clone()),
-            Some(_) => Delivery::Stored,
-            None => return,
-        };
-        self.become_at(index, to);
     }
 
     /// A turn is under way or over: its message waits no more.
@@ -99,19 +84,13 @@ impl Transcript {
     }
 
     /// Whether any message waits for its turn.
-    pub(crate) fn has_waiting(&self) -> bool {
+    fn has_waiting(&self) -> bool {
         self.end() < self.entries.len()
     }
 
     /// Whether a message of this screen is on its way whose turn is the next or has begun.
-    pub(crate) fn asks(&self) -> bool {
+    fn asks(&self) -> bool {
         self.entries.iter().rev().any(is_asking)
-    }
-
-    /// Returns the messages that are not known to be stored, oldest first.
-    pub(crate) fn sending(&self) -> Vec<(ClientMessageId, String)> {
-        let entries = self.entries.iter();
-        entries.filter_map(|entry| Some((own_name(entry)?.clone(), entry.text().to_owned()))).collect()
     }
 
     fn find_queued(&self, turn: &MessageId) -> Option<usize> {
@@ -137,22 +116,10 @@ impl Transcript {
             (false, true) => {
                 let entry = self.entries.remove(index);
                 self.settled -= usize::from(index < self.settled);
-                self.settled_before = self.settled_before.min(self.settled);
                 self.add(entry);
             }
             (true, true) | (false, false) => self.touch(index),
         }
-    }
-}
-
-/// The name of a message of this screen that is not known to be stored.
-fn own_name(entry: &Entry) -> Option<&ClientMessageId> {
-    match &entry.kind {
-        Kind::User(Delivery::Sending(id) | Delivery::Waiting(id)) => Some(id),
-        Kind::User(Delivery::Queued(_) | Delivery::Failed | Delivery::Stored)
-        | Kind::Agent { .. }
-        | Kind::Tool { .. }
-        | Kind::Notice { .. } => None,
     }
 }
 

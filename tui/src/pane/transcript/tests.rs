@@ -169,22 +169,6 @@ fn a_message_on_its_way_is_stored_once() {
 }
 
 #[test]
-fn what_the_server_has_replaces_what_was_shown_and_the_rest_stays() {
-    let mut transcript = Transcript::default();
-    transcript.notice(Role::Text, "settled");
-    transcript.settle();
-    transcript.user_sends(message("m1"), "stored", false);
-    transcript.user_sends(message("m2"), "not stored", false);
-    token(&mut transcript, "half a rep");
-    let kept = transcript.take_unsettled();
-    transcript.user_stored(Some(&message("m1")), &turn("m1"), "stored", false);
-    transcript.put_back(kept, &[message("m1")], true);
-    token(&mut transcript, "ly");
-    let shown = ["· settled", "you", "stored", "assistant", "half a reply", "you · queued", "not stored"];
-    assert_eq!(words(&mut transcript, 40, 20), shown);
-}
-
-#[test]
 fn messages_that_wait_stand_at_the_end_dim_until_their_turn_begins() {
     let mut transcript = Transcript::default();
     transcript.user_sends(message("m1"), "one", false);
@@ -198,14 +182,12 @@ fn messages_that_wait_stand_at_the_end_dim_until_their_turn_begins() {
     assert_eq!(words(&mut transcript, 40, 20), [&answered[..], &waiting[..]].concat());
     let faint = Theme::Plain.style(Role::Faint);
     assert_eq!(transcript.entries[3].row(2, 40, Theme::Plain).style, faint);
-    // The end of this turn is not final: what waits is stored before it.
-    assert!(!transcript.settle());
+    transcript.settle();
     transcript.begin_turn(&turn("t3"));
     assert_eq!(words(&mut transcript, 40, 20)[5..], ["you", "three", "you · queued", "two"]);
-    transcript.begin_oldest();
+    transcript.user_stored(Some(&message("m2")), &turn("t2"), "two", false);
     token(&mut transcript, "second");
     assert_eq!(words(&mut transcript, 40, 20)[7..], ["you", "two", "assistant", "second"]);
-    assert!(transcript.settle());
 }
 
 #[test]
@@ -233,13 +215,44 @@ fn a_view_that_holds_still_does_so_while_text_grows_above_what_waits() {
 }
 
 #[test]
-fn a_partial_reply_gives_way_to_its_stored_text() {
+fn a_partial_reply_gives_way_to_what_is_written_and_then_to_its_stored_text() {
     let mut transcript = Transcript::default();
     token(&mut transcript, "1 2 3 ");
-    let kept = transcript.take_unsettled();
-    transcript.agent_stored(&agent(), 0, "assistant", "1 2 3 4");
-    transcript.put_back(kept, &[], true);
-    assert_eq!(words(&mut transcript, 40, 9), ["assistant", "1 2 3 4"]);
+    transcript.written_so_far(&agent(), 0, "assistant", "1 2 3 4 ");
+    token(&mut transcript, "5");
+    assert_eq!(words(&mut transcript, 40, 9), ["assistant", "1 2 3 4 5"]);
+    transcript.agent_stored(&agent(), 0, "assistant", "1 2 3 4 5 6");
+    transcript.written_so_far(&agent(), 0, "assistant", "");
+    assert_eq!(words(&mut transcript, 40, 9), ["assistant", "1 2 3 4 5 6"]);
+    transcript.written_so_far(&agent(), 0, "assistant", "next");
+    assert_eq!(words(&mut transcript, 40, 9), ["assistant", "1 2 3 4 5 6", "assistant", "next"]);
+}
+
+#[test]
+fn what_the_log_told_is_forgotten_and_what_it_may_not_have_stays() {
+    let mut transcript = Transcript::default();
+    transcript.user_stored(None, &turn("t"), "stored", false);
+    token(&mut transcript, "answer");
+    transcript.user_sends(message("m1"), "on its way", false);
+    transcript.forget_stored();
+    transcript.user_stored(None, &turn("t"), "stored", false);
+    assert_eq!(words(&mut transcript, 40, 9), ["you", "stored", "you · queued", "on its way"]);
+}
+
+#[test]
+fn a_thought_is_one_faint_row_unless_it_is_unfolded() {
+    let mut transcript = Transcript::default();
+    transcript.reasoning(&agent(), "The user asks\nabout ");
+    transcript.reasoning(&agent(), "tables 表, so I look at the folder\u{1b}[2J.");
+    assert_eq!(words(&mut transcript, 40, 9), ["thinks: … look at the folder\\u{1B}[2J."]);
+    assert_eq!(transcript.entries[0].row(0, 40, Theme::Plain).style, Theme::Plain.style(Role::Faint));
+    token(&mut transcript, "Two.");
+    assert_eq!(words(&mut transcript, 40, 9), ["thought: The user asks about tables …", "assistant", "Two."]);
+    transcript.fold_reasoning();
+    let whole = ["thought", "The user asks", "about tables 表, so I look at the", "folder\\u{1B}[2J."];
+    assert_eq!(words(&mut transcript, 40, 9)[..4], whole);
+    transcript.fold_reasoning();
+    assert_eq!(words(&mut transcript, 40, 9).len(), 3);
 }
 
 #[test]

@@ -24,10 +24,6 @@ fn begun(seq: u64, turn: &str) -> ServerFrame {
     frame("queue_update", Some(seq), json!({"turnId": turn, "messageId": turn, "started": true}))
 }
 
-fn tokens(screen: &mut Screen, text: &str) -> Vec<Effect> {
-    screen.frame("token", None, json!({"agentId": AGENT, "content": text}))
-}
-
 fn think(screen: &mut Screen) -> Vec<Effect> {
     screen.frame("agent_state", None, json!({"agentId": AGENT, "status": "thinking", "role": "assistant"}))
 }
@@ -35,85 +31,53 @@ fn think(screen: &mut Screen) -> Vec<Effect> {
 #[test]
 fn the_question_of_another_screen_stands_above_its_reply_at_once() {
     let mut screen = Screen::new(60, 20);
-    assert_eq!(think(&mut screen), [Effect::Load(From::After(0))]);
-    assert_eq!(tokens(&mut screen, "for "), []);
-    screen.loaded(&[asked(1, "t1", "theirs", None, false)], true);
-    assert_eq!(tokens(&mut screen, "them"), []);
+    told(&mut screen, &[asked(1, "t1", "theirs", None, false)]);
+    assert_eq!(think(&mut screen), []);
+    token(&mut screen, "for them");
     assert_eq!(conversation(&mut screen), ["you", "  theirs", "assistant", "  for them"]);
-    assert_eq!(done(&mut screen, 3), [Effect::Load(From::After(0))]);
-    let stored = [asked(1, "t1", "theirs", None, false), answered(2, "t1", "for them"), ended(3, "t1")];
-    screen.loaded(&stored, false);
+    told(&mut screen, &[answered(2, "t1", "for them"), ended(3, "t1")]);
     assert_eq!(conversation(&mut screen), ["you", "  theirs", "assistant", "  for them"]);
-}
-
-#[test]
-fn a_reply_or_an_approval_that_nothing_here_asked_for_reads_its_question_too() {
-    let mut screen = Screen::new(60, 20);
-    assert_eq!(tokens(&mut screen, "late"), [Effect::Load(From::After(0))]);
-    // Once is enough, also when the answer takes its time.
-    assert_eq!(tokens(&mut screen, "r"), []);
-    screen.loaded(&[asked(1, "t1", "theirs", None, false)], true);
-    assert_eq!(conversation(&mut screen), ["you", "  theirs", "assistant", "  later"]);
-
-    let mut screen = Screen::new(60, 20);
-    let ask = request("c1", "rm -rf build");
-    assert_eq!(screen.frame("tool_approve_request", Some(2), ask.clone()), [Effect::Load(From::After(0))]);
-    assert_eq!(screen.model.approvals.waiting(), 1);
-    let stored = [asked(1, "t1", "clean", None, false), frame("tool_approve_request", Some(2), ask)];
-    screen.loaded(&stored, true);
-    let shown = ["you", "  clean", "  shell rm -rf build · waits for approval"];
-    assert_eq!(conversation(&mut screen), shown);
 }
 
 #[test]
 fn a_message_waits_at_the_end_until_its_turn_begins() {
     let mut screen = Screen::new(60, 24);
     screen.submit("one");
-    assert_eq!(think(&mut screen), []);
+    told(&mut screen, &[asked(1, "t1", "one", Some("tui-1"), false)]);
+    think(&mut screen);
     token(&mut screen, "first ");
     assert_eq!(screen.submit("two"), [chat(2, "two")]);
+    told(&mut screen, &[asked(2, "t2", "two", Some("tui-2"), true)]);
     token(&mut screen, "answer");
     let first = ["you", "  one", "assistant", "  first answer"];
     assert_eq!(conversation(&mut screen), [&first[..], &["you · queued", "  two"]].concat());
-    assert_eq!(done(&mut screen, 4), []);
-    // Its turn begins: the log says whose it is.
-    assert_eq!(think(&mut screen), [Effect::Load(From::After(0))]);
-    let mut stored = vec![
-        asked(1, "t1", "one", Some("tui-1"), false),
-        asked(2, "t2", "two", Some("tui-2"), true),
-        answered(3, "t1", "first answer"),
-        ended(4, "t1"),
-        begun(5, "t2"),
-    ];
-    screen.loaded(&stored, true);
+    told(&mut screen, &[answered(3, "t1", "first answer"), ended(4, "t1"), begun(5, "t2")]);
+    think(&mut screen);
     token(&mut screen, "second");
     let both = [&first[..], &["you", "  two", "assistant", "  second"]].concat();
     assert_eq!(conversation(&mut screen), both);
-    assert_eq!(done(&mut screen, 7), [Effect::Load(From::After(0))]);
-    stored.extend([answered(6, "t2", "second"), ended(7, "t2")]);
-    screen.loaded(&stored, false);
+    told(&mut screen, &[answered(6, "t2", "second"), ended(7, "t2")]);
     assert_eq!(conversation(&mut screen), both);
-    assert_eq!(screen.model.synced, 7);
 }
 
 #[test]
 fn of_two_screens_messages_that_wait_the_one_that_was_first_is_answered_first() {
     let mut screen = Screen::new(60, 30);
     screen.submit("one");
+    told(&mut screen, &[asked(1, "t1", "one", Some("tui-1"), false)]);
     think(&mut screen);
     // Another screen's message is stored now, before this one.
     screen.submit("mine");
-    done(&mut screen, 5);
-    think(&mut screen);
-    let stored = [
-        asked(1, "t1", "one", Some("tui-1"), false),
-        asked(2, "t2", "theirs", None, true),
-        asked(3, "t3", "mine", Some("tui-2"), true),
-        answered(4, "t1", "first"),
-        ended(5, "t1"),
-        begun(6, "t2"),
-    ];
-    screen.loaded(&stored, true);
+    told(
+        &mut screen,
+        &[
+            asked(2, "t2", "theirs", None, true),
+            asked(3, "t3", "mine", Some("tui-2"), true),
+            answered(4, "t1", "first"),
+            ended(5, "t1"),
+            begun(6, "t2"),
+        ],
+    );
     token(&mut screen, "second");
     let shown = [
         "you",
@@ -131,25 +95,26 @@ fn of_two_screens_messages_that_wait_the_one_that_was_first_is_answered_first() 
 }
 
 #[test]
-fn a_question_that_another_screen_asked_during_this_ones_turn_is_found() {
-    let mut screen = Screen::new(60, 24);
-    screen.submit("mine");
+fn a_message_that_waits_is_changed_and_taken_out_from_elsewhere_while_the_reply_goes_on() {
+    let mut screen = Screen::new(60, 30);
+    told(&mut screen, &[asked(1, "t1", "one", None, false)]);
     think(&mut screen);
-    token(&mut screen, "first");
-    assert_eq!(done(&mut screen, 4), []);
-    assert_eq!(screen.model.synced, 4);
-    // It was stored before the end that this screen has seen.
-    assert_eq!(think(&mut screen), [Effect::Load(From::After(0))]);
-    let stored = [
-        asked(1, "t1", "mine", Some("tui-1"), false),
-        asked(2, "t2", "theirs", None, true),
-        answered(3, "t1", "first"),
-        ended(4, "t1"),
-        begun(5, "t2"),
-    ];
-    screen.loaded(&stored, true);
-    let shown = ["you", "  mine", "assistant", "  first", "you", "  theirs"];
+    told(&mut screen, &[asked(2, "t2", "two", None, true), asked(3, "t3", "three", None, true)]);
+    let edited = json!({"turnId": "t2", "messageId": "t2", "message": "two, better"});
+    let removed = json!({"turnId": "t3", "messageId": "t3", "removed": true});
+    let reason = "taken out of the queue";
+    let end = json!({"turnId": "t3", "reason": reason, "usage": {"tokens": 0, "cost": 0.0}});
+    told(
+        &mut screen,
+        &[
+            frame("queue_update", Some(4), edited),
+            frame("queue_update", Some(5), removed),
+            frame("interrupted", Some(6), end),
+        ],
+    );
+    let shown = ["you", "  one", "· a message that waited was taken out", "you · queued", "  two, better"];
     assert_eq!(conversation(&mut screen), shown);
+    assert!(screen.drawn().contains("thinking"));
 }
 
 #[test]
@@ -167,21 +132,14 @@ fn a_refused_message_leaves_the_running_one_alone() {
 #[test]
 fn an_interrupted_turn_says_so_once() {
     let mut screen = Screen::new(60, 20);
+    told(&mut screen, &[asked(1, "t1", "theirs", None, false)]);
     think(&mut screen);
-    screen.loaded(&[asked(1, "t1", "theirs", None, false)], true);
     screen.frame("tool_approve_request", Some(2), request("c1", "rm -rf build"));
     screen.frame("audit_entry", Some(3), audit("c1", "cancelled"));
     screen.frame("agent_state", None, json!({"agentId": AGENT, "status": "idle", "role": "assistant"}));
     let usage = json!({"tokens": 1, "cost": 0.0});
-    screen.frame("done", Some(4), json!({"turnId": "t1", "usage": usage, "cancelled": true}));
-    let interrupted = json!({"turnId": "t1", "reason": "cancelled", "usage": usage});
-    let stored = [
-        asked(1, "t1", "theirs", None, false),
-        frame("tool_approve_request", Some(2), request("c1", "rm -rf build")),
-        frame("audit_entry", Some(3), audit("c1", "cancelled")),
-        frame("interrupted", Some(4), interrupted),
-    ];
-    screen.loaded(&stored, false);
+    let end = json!({"turnId": "t1", "reason": "cancelled", "usage": usage});
+    screen.frame("interrupted", Some(4), end);
     let shown = ["you", "  theirs", "  shell rm -rf build · cancelled by mei", "! interrupted"];
     assert_eq!(conversation(&mut screen), shown);
 }

@@ -1,7 +1,7 @@
 //! Frames in, steps and verdict out.
 
 use tns_protocol::approval::{AuditEntry, Risk};
-use tns_protocol::chat::{Token, Usage};
+use tns_protocol::chat::{AssistantMessage, Token, Usage};
 use tns_protocol::{AgentId, MessageId, SessionId, Timestamp};
 
 use super::*;
@@ -98,6 +98,50 @@ fn text_is_handed_on_and_steps_become_paragraphs() {
     assert_eq!(turn.text(), "Let me look.\n\nHere it is.");
 }
 
+fn stored(message: &str) -> AssistantMessage {
+    AssistantMessage {
+        message_id: MessageId::parse("m").unwrap(),
+        agent_id: agent(),
+        message: message.into(),
+        model: "x".into(),
+        interrupted: false,
+        response_id: None,
+    }
+}
+
+fn active(text: &str) -> ActiveResponse {
+    let response_id = MessageId::parse("r").unwrap();
+    ActiveResponse { response_id, agent_id: agent(), text_so_far: text.into(), index: 0 }
+}
+
+#[test]
+fn what_was_not_heard_comes_from_what_the_server_has() {
+    let mut turn = Turn::new(Owner::Whole);
+    turn.take(frame(token("one ")));
+    assert_eq!(turn.go_on(&active("one two ")), [Step::Text("two ".into())]);
+    turn.take(frame(token("three ")));
+    assert_eq!(turn.take(of_turn("t", stored("one two three four"))), [Step::Text("four".into())]);
+    assert_eq!(turn.go_on(&active("")), []);
+    turn.take(frame(token("and ")));
+    assert_eq!(turn.take(of_turn("t", stored("and "))), []);
+    assert_eq!(turn.text(), "one two three fourand ");
+    // Another turn's text is nothing to this one.
+    let mut turn = Turn::new(Owner::Shared(Standing::Waiting(mine())));
+    assert_eq!(turn.go_on(&active("theirs")), []);
+}
+
+#[test]
+fn the_lines_between_stored_parts_are_no_difference() {
+    assert_eq!(missing("ab", "a\nbc"), Some("c"));
+    assert_eq!(missing("a\nb", "a\nb"), Some(""));
+    assert_eq!(missing("", "a"), Some("a"));
+    assert_eq!(missing("ab", "axb"), None);
+    assert_eq!(missing("ab", "a"), None);
+    let mut turn = Turn::new(Owner::Whole);
+    turn.take(frame(token("x")));
+    assert!(matches!(turn.take(of_turn("t", stored("y")))[..], [Step::Note(_)]));
+}
+
 #[test]
 fn a_call_is_reported_once_with_all_that_became_known() {
     let mut turn = Turn::new(Owner::Whole);
@@ -136,6 +180,9 @@ fn the_end_decides_the_exit_code() {
     assert_eq!(ended_with(error(ErrorCode::StreamIncomplete)), Some(4));
     assert_eq!(ended_with(error(ErrorCode::StorageFull)), Some(1));
     assert_eq!(ended_with(Done { cancelled: true, ..done(StopReason::End) }), Some(130));
+    let (turn_id, reason) = (mine(), "cancelled".to_owned());
+    let interrupted = Interrupted { turn_id, reason, usage: Usage::default(), response_id: None };
+    assert_eq!(ended_with(interrupted), Some(130));
 }
 
 #[test]
