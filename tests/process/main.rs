@@ -20,5 +20,6 @@ mod script;
 mod serve;
 mod sharing;
 mod spend;
+mod tail;
 mod terminal;
 mod wires;

@@ -1,5 +1,9 @@
 //! `tns sessions`: what was talked about, and where.
 
+mod line;
+mod place;
+mod tail;
+
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
@@ -16,7 +20,7 @@ const DEFAULT_LIMIT: usize = 50;
 /// Sessions asked for at once.
 const PAGE: u32 = 100;
 
-/// List and show sessions
+/// List, show and follow sessions
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -37,6 +41,7 @@ enum Action {
         #[arg(value_name = "ID")]
         id: String,
     },
+    Tail(tail::Args),
 }
 
 /// What `show --json` prints.
@@ -65,6 +70,7 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
                 })?;
                 show(context, &rest, &id).await
             }
+            Action::Tail(args) => tail::run(context, attached, args).await,
         }
     })
 }
