@@ -112,6 +112,12 @@ impl Config {
         Ok(Self { place, has_file, engines, overrides, spend_daily, spend_session })
     }
 
+    /// Returns the spending limits: of a day, of a session.
+    pub(crate) fn limits(&self) -> (Option<f64>, Option<f64>) {
+        let value = |limit: &Option<Sourced<f64>>| limit.as_ref().map(|limit| limit.value);
+        (value(&self.spend_daily), value(&self.spend_session))
+    }
+
     /// Fills in what a server is told.
     pub(crate) fn apply(self, config: ServerConfig) -> ServerConfig {
         ServerConfig {

@@ -189,10 +189,29 @@ async fn attach(context: &Context, launch: Launch) -> anyhow::Result<(Attached, 
             Ok((attached, Some(owned)))
         }
         Found::Served { url, other } => {
+            note_other_limits(context, &url).await?;
             let again = Some(Again::new(dir, context.globals.clone(), launch, other));
             Ok((Attached { url, launched: false, again }, None))
         }
     }
+}
+
+/// Says so where this command's spending limits are not those of the server that it joins.
+async fn note_other_limits(context: &Context, url: &str) -> anyhow::Result<()> {
+    let wanted = Config::load(&context.globals, EngineChoice::default())?.limits();
+    if wanted == (None, None) {
+        return Ok(());
+    }
+    // A server that does not tell is one that keeps its own.
+    let told = Rest::new(url)?.usage(None, None).await.ok();
+    let holds = told.is_some_and(|report| (report.limits.daily, report.limits.session) == wanted);
+    if !holds {
+        context.out.warn(
+            "another command's server is used, and the spending limits set here do not hold there; stop it first \
+             where they should",
+        );
+    }
+    Ok(())
 }
 
 /// Tells a wrong --server from a server that is not there.

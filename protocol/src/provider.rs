@@ -79,8 +79,9 @@ pub struct ProviderInfo {
     pub default_model: Option<String>,
 }
 
-/// POST `/api/providers/{id}/validate`.
+/// POST `/api/providers/{id}/validate`. Another field is refused, so that a misspelt `key` checks no other key.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ValidateKey {
     /// The key to check; absent: the one that is set up.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,7 @@ use crate::{Context, logging, server};
 
 /// Serve chats to the terminals of this machine
 ///
-/// Prints one line with the address when it is ready. SIGTERM and Ctrl-C let running turns end for up to
+/// Prints one line with the address on stdout when it is ready. SIGTERM and Ctrl-C let running turns end for up to
 /// five seconds; a second one stops at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

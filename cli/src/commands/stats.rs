@@ -6,12 +6,13 @@ use anyhow::Context as _;
 use tns_protocol::Day;
 use tns_protocol::usage::{UsageFigures, UsageReport};
 
+use crate::exit::Stop;
 use crate::{Context, logging, server};
 
 /// Show what model calls used and cost
 ///
 /// Of all sessions, by provider and model, on one day (UTC): today, unless other days are named. Steps whose
-/// model has no known price are counted, and cost nothing here.
+/// cost is not known, for want of a price or because nobody told their tokens, are counted as unpriced.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Show this day, as YYYY-MM-DD
@@ -26,6 +27,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from > to
+    {
+        return Err(Stop::usage(format!("--from {from} is after --to {to}")).into());
+    }
     logging::start(context, logging::Unasked::Nothing)?;
     server::with_interruptible(context, async |attached| {
         let (from, to) = (args.day.or(args.from), args.day.or(args.to));
@@ -64,14 +70,21 @@ fn table(report: &UsageReport) -> String {
     if let (Some(daily), Some(left)) = (limits.daily, limits.left_today) {
         let _ = writeln!(
             text,
-            "limit of a day ${daily:.2}\t${:.4} spent today\t${left:.4} left",
+            "limit of a day {}\t${:.4} spent today\t${left:.4} left",
+            dollars(daily),
             limits.spent_today
         );
     }
     if let Some(session) = limits.session {
-        let _ = writeln!(text, "limit of a session ${session:.2}");
+        let _ = writeln!(text, "limit of a session {}", dollars(session));
     }
     text
+}
+
+/// Writes an amount in cents, and smaller where cents would hide it.
+fn dollars(amount: f64) -> String {
+    let cents = amount * 100.0;
+    if (cents - cents.round()).abs() < 1e-6 { format!("${amount:.2}") } else { format!("${amount}") }
 }
 
 #[cfg(test)]

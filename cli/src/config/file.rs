@@ -114,6 +114,13 @@ impl Place {
         &self,
         edit: impl FnOnce(&str) -> Result<String, &'static str>,
     ) -> anyhow::Result<()> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
+        made.with_context(|| format!("make the folder {}", folder.display()))?;
+        // From the reading to the writing, so that of two changes at once none is lost.
+        let turn = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+        let _turn = turn.with_context(|| format!("lock the folder {}", folder.display()))?;
         let unnamed = Self { named: false, ..self.clone() };
         let (before, owner, mode) = match unnamed.text()? {
             Some((text, owner, mode)) => (text, owner, Some(mode)),
@@ -134,10 +141,6 @@ impl Place {
                 Stop::usage(format!("{shown} has a form that can't be added to; change it by hand")).into()
             );
         }
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
-        made.with_context(|| format!("make the folder {}", folder.display()))?;
         // A link stays one: what it leads to is written.
         let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         replace(&target, after.expose_secret()).with_context(|| format!("write {shown}"))
