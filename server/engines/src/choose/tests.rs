@@ -164,7 +164,7 @@ async fn what_is_not_set_up_is_refused_with_what_to_set() {
         ),
         (
             "nope",
-            "there is no provider nope; there are anthropic, openai, gemini, ollama, openai-compatible, offline",
+            "there is no provider nope; there are anthropic, openai, gemini, ollama, openai-compatible, local, offline",
         ),
     ] {
         assert_eq!(opened(config(&[]), &choice(asked, "m")).await, Err(message.into()));

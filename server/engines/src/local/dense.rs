@@ -13,6 +13,9 @@ use candle_nn::rotary_emb::{rope, rope_i};
 use candle_transformers::quantized_nn::RmsNorm;
 use candle_transformers::utils::build_causal_mask;
 
+/// Tokens from which on a batch is faster with weights that are unpacked for it: packed ones are unpacked anew
+/// for every token.
+const UNPACKED_FROM: usize = 8;
 /// Tokens by which what a layer remembers grows: fewer copies for more of them.
 const GROWTH: usize = 256;
 
@@ -181,8 +184,8 @@ impl Dense {
     /// Feeds tokens behind the `at` that it remembers; returns a weight for each token that may come next.
     ///
     /// # Errors
-    /// The library's words.
-    pub(super) fn feed(&mut self, tokens: &Tensor, at: usize) -> Result<Tensor> {
+    /// The library's words; also when nobody is `heard` any more, and then it must not be fed further.
+    pub(super) fn feed(&mut self, tokens: &Tensor, at: usize, heard: &dyn Fn() -> bool) -> Result<Tensor> {
         let count = tokens.elem_count();
         let width = self.embeddings.dim(D::Minus1)?;
         let mut x = self.embeddings.index_select(&tokens.flatten_all()?, 0)?.reshape((1, count, width))?;
@@ -193,13 +196,29 @@ impl Dense {
             Some(mask.broadcast_as((1, self.shape.heads, count, at + count))?)
         };
         for layer in &mut self.layers {
+            if !heard() {
+                bail!("nobody listens");
+            }
             x = layer.attend(&x, at, mask.as_ref(), &self.turns, self.shape, &self.hidden)?;
             let y = layer.between.forward(&x)?;
-            let gated = (silu(&layer.gate.forward(&y)?)? * layer.up.forward(&y)?)?;
-            x = (x + layer.down.forward(&gated)?)?;
+            let gated = (silu(&product(&layer.gate, &y)?)? * product(&layer.up, &y)?)?;
+            x = (x + product(&layer.down, &gated)?)?;
         }
         let last = self.norm.forward(&x.narrow(1, count - 1, 1)?.contiguous()?)?;
         self.output.forward(&last)
+    }
+}
+
+/// Multiplies a batch with a matrix.
+fn product(matrix: &QMatMul, batch: &Tensor) -> Result<Tensor> {
+    let (one, count, _) = batch.dims3()?;
+    match matrix {
+        QMatMul::QTensor(packed) if count >= UNPACKED_FROM => {
+            let plain = packed.dequantize(&Device::Cpu)?;
+            let rows = plain.dim(0)?;
+            batch.flatten_to(1)?.matmul(&plain.t()?)?.reshape((one, count, rows))
+        }
+        QMatMul::QTensor(_) | QMatMul::Tensor(_) | QMatMul::TensorF16(_) => matrix.forward(batch),
     }
 }
 
@@ -217,7 +236,7 @@ impl Layer {
         let Shape { heads, shared, head, .. } = shape;
         let y = self.before.forward(x)?;
         let split = |projection: &Projection, heads: usize| -> Result<Tensor> {
-            let product = projection.matrix.forward(&y)?;
+            let product = product(&projection.matrix, &y)?;
             let product = match &projection.bias {
                 Some(bias) => product.broadcast_add(bias)?,
                 None => product,
@@ -243,7 +262,7 @@ impl Layer {
         let looked = softmax_last_dim(&looked)?.reshape((1, shared, together, at + count))?;
         let found = looked.matmul(&v.contiguous()?)?.reshape((1, heads, count, head))?;
         let found = found.transpose(1, 2)?.reshape((1, count, heads * head))?;
-        x + self.out.forward(&found)?
+        x + product(&self.out, &found)?
     }
 }
 

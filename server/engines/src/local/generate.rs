@@ -1,6 +1,8 @@
 //! The loop of a step: read the prompt, then write token by token. It runs on a blocking thread and ends
 //! within a token, or a batch of the prompt, once nobody listens. What it read is kept for the next step.
 
+use std::time::Instant;
+
 use tns_server_core::engine::{
     EngineError, EngineErrorKind, StepEvent, StepOutcome, StepRequest, StepStop, StepUsage,
 };
@@ -87,7 +89,9 @@ pub(super) fn run(
     let limit = usize::try_from(asked).unwrap_or(room).min(room);
     let weights = kept.take(&prompt).unwrap_or_else(|| loaded.weights.clone());
     let (asked_for, cached) = (prompt.len(), weights.fed());
+    let begun = Instant::now();
     let (weights, next) = read(loaded, kept, weights, &prompt, ear)?;
+    let read_in = begun.elapsed();
 
     let end = text.len() - text.len().min(PROMPT_END);
     let end = text.get(end..).unwrap_or_default().trim_end();
@@ -112,7 +116,7 @@ pub(super) fn run(
         if written == limit {
             break StepStop::MaxTokens;
         }
-        next = whole.weights.feed(&[token]).map_err(|error| loaded.failed(&error.to_string()))?;
+        next = feed(loaded, &mut whole.weights, &[token], ear)?;
         whole.tokens.push(token);
     };
     let usage = StepUsage {
@@ -122,6 +126,16 @@ pub(super) fn run(
         output: u64::try_from(written).unwrap_or(0),
         cost: Some(0.0),
     };
+    let written_in = begun.elapsed() - read_in;
+    tracing::debug!(
+        model = loaded.name,
+        input = asked_for,
+        cached,
+        ?read_in,
+        output = written,
+        ?written_in,
+        "answered"
+    );
     if whole.weights.can_go_on() {
         kept.whole = Some(whole);
     }
@@ -136,24 +150,37 @@ fn read(
     prompt: &[u32],
     ear: &Ear,
 ) -> Result<(Weights, candle_core::Tensor), Ended> {
-    let failed = |error: candle_core::Error| loaded.failed(&error.to_string());
     let (last, before) = match prompt.split_last() {
         Some(split) => split,
         None => return Err(loaded.failed("its chat template makes nothing of this conversation")),
     };
     while weights.fed() < before.len() {
-        if ear.is_closed() {
-            return Err(Ended::Unheard);
-        }
         let waiting = &before[weights.fed()..];
-        weights.feed(&waiting[..weights.batch(waiting.len())]).map_err(failed)?;
+        let batch = weights.batch(waiting.len());
+        feed(loaded, &mut weights, &waiting[..batch], ear)?;
     }
     // The next prompt begins with this one, but for its last token it may be the same.
     if weights.can_go_on() {
         kept.prompt = Some(Read { tokens: before.to_vec(), weights: weights.clone() });
     }
-    let next = weights.feed(&[*last]).map_err(failed)?;
+    let next = feed(loaded, &mut weights, &[*last], ear)?;
     Ok((weights, next))
+}
+
+/// Feeds tokens, while somebody listens.
+fn feed(
+    loaded: &Loaded,
+    weights: &mut Weights,
+    tokens: &[u32],
+    ear: &Ear,
+) -> Result<candle_core::Tensor, Ended> {
+    if ear.is_closed() {
+        return Err(Ended::Unheard);
+    }
+    weights.feed(tokens, &|| !ear.is_closed()).map_err(|error| match ear.is_closed() {
+        true => Ended::Unheard,
+        false => loaded.failed(&error.to_string()),
+    })
 }
 
 /// What turns tokens into events.

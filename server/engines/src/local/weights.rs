@@ -17,6 +17,8 @@ use crate::gguf::GgufHeader;
 pub(super) const MAX_CONTEXT: usize = 32_768;
 /// Most tokens that are fed at once, so that a cancel is soon seen.
 const BATCH: usize = 32;
+/// The same for the own networks, which see it in every layer.
+const DENSE_BATCH: usize = 128;
 /// Most tokens of Gemma's first batch: what its narrowest layers look back at.
 const GEMMA_FIRST: usize = 512;
 /// Tokens that the library's tables for Gemma are made for, in every layer.
@@ -172,7 +174,8 @@ impl Weights {
     /// Returns how many of `waiting` tokens may be fed at once now; at least one.
     pub(super) fn batch(&self, waiting: usize) -> usize {
         match self.network {
-            Network::Dense(_) | Network::Phi3(_) => waiting.min(BATCH),
+            Network::Dense(_) => waiting.min(DENSE_BATCH),
+            Network::Phi3(_) => waiting.min(BATCH),
             // Its layers forget what came before a later batch.
             Network::Gemma3(_) if self.fed > 0 => 1,
             Network::Gemma3(_) => waiting.min(GEMMA_FIRST),
@@ -192,12 +195,12 @@ impl Weights {
     /// Feeds the next tokens and returns what may come after them: a weight for each token there is.
     ///
     /// # Errors
-    /// The library's words.
-    pub(super) fn feed(&mut self, tokens: &[u32]) -> Result<Tensor> {
+    /// The library's words; also when nobody is `heard` any more. It must not be fed further then.
+    pub(super) fn feed(&mut self, tokens: &[u32], heard: &dyn Fn() -> bool) -> Result<Tensor> {
         let input = Tensor::new(tokens, &Device::Cpu)?.unsqueeze(0)?;
         let at = self.fed;
         let next = match &mut self.network {
-            Network::Dense(network) => network.feed(&input, at),
+            Network::Dense(network) => network.feed(&input, at, heard),
             Network::Qwen3(network) => network.forward(&input, at),
             Network::Gemma3(network) => network.forward(&input, at),
             Network::Phi3(network) => network.forward(&input, at),

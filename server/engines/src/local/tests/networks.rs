@@ -33,7 +33,7 @@ fn read(weights: &mut Weights, tokens: &[u32]) -> Vec<f32> {
     let mut rest = tokens;
     while !rest.is_empty() {
         let (now, later) = rest.split_at(weights.batch(rest.len()));
-        next = Some(weights.feed(now).unwrap());
+        next = Some(weights.feed(now, &|| true).unwrap());
         rest = later;
     }
     next.unwrap().to_vec1().unwrap()
@@ -51,14 +51,14 @@ fn what_comes_next_is_the_same_however_the_prompt_is_read() {
     for (name, kind) in KINDS {
         let models = Models::with(&Tiny::new(kind));
         let fresh = loaded(&models, kind);
-        let whole = fresh.clone().feed(&TOKENS).unwrap().to_vec1::<f32>().unwrap();
+        let whole = fresh.clone().feed(&TOKENS, &|| true).unwrap().to_vec1::<f32>().unwrap();
         let mut pieces = fresh.clone();
         assert_close(&read(&mut pieces, &TOKENS), &whole, name);
         assert_eq!((pieces.fed(), fresh.fed()), (TOKENS.len(), 0));
         let mut alone = fresh.clone();
         let mut last = Vec::new();
         for token in TOKENS {
-            last = alone.feed(&[token]).unwrap().to_vec1().unwrap();
+            last = alone.feed(&[token], &|| true).unwrap().to_vec1().unwrap();
         }
         assert_close(&last, &whole, name);
         // A clone of the middle, after the first went on with something else.
