@@ -103,7 +103,9 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
     let header = |name: &str| headers.get(name).cloned();
     let asked = Asked { path, range: header("range"), if_range: header("if-range") };
     let Some((served, breaks)) = look_up(&state, &asked) else {
-        let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+        let _ = stream
+            .write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            .await;
         return;
     };
     let (head, body) = answer(&served, &asked);
@@ -140,8 +142,9 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<(String, Hash
 
 /// Returns the head of an answer, and the body that it announces.
 fn answer<'a>(served: &'a Served, asked: &Asked) -> (String, &'a [u8]) {
-    let mut headers: String =
-        served.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    // Said, so that no client asks again on a connection that is about to be gone.
+    let mut headers = "Connection: close\r\n".to_owned();
+    headers.extend(served.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")));
     if let Some(tag) = &served.tag {
         headers.push_str(&format!("ETag: {tag}\r\n"));
     }
