@@ -20,13 +20,15 @@ impl Drop for Raw {
     }
 }
 
-/// Reads a line of at most `limit` bytes from the terminal without showing it; `None`: Ctrl-C.
+/// Asks, and reads a line of at most `limit` bytes from the terminal without showing it; `None`: Ctrl-C. Nothing is
+/// shown from before the question on: who is asked may be fast.
 ///
 /// # Errors
 /// What the system says; a line that is longer or is not UTF-8.
-pub(crate) fn hidden_line(limit: usize) -> io::Result<Option<Zeroizing<String>>> {
+pub(crate) fn hidden_line(limit: usize, ask: impl FnOnce()) -> io::Result<Option<Zeroizing<String>>> {
     enable_raw_mode()?;
     let _raw = Raw;
+    ask();
     line(&mut io::stdin().lock(), limit)
 }
 

@@ -119,8 +119,8 @@ fn refused(trouble: &Trouble, provider: &str) -> Stop {
 /// Reads the key from standard input: a line that is not shown on a terminal, else all of it.
 fn read(provider: &str, context: &Context) -> anyhow::Result<SecretString> {
     let text = if io::stdin().is_terminal() {
-        context.out.ask(&format!("key of {provider} (not shown): "));
-        let line = terminal::hidden_line(MAX_KEY_BYTES);
+        let ask = || context.out.ask(&format!("key of {provider} (not shown): "));
+        let line = terminal::hidden_line(MAX_KEY_BYTES, ask);
         context.out.ask("\n");
         match line.context("read the key")? {
             Some(line) => line,
