@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -102,6 +102,8 @@ struct Shared {
     complaints: Mutex<Vec<String>>,
     memory: Memory,
     serial: AtomicU64,
+    /// Longer requests are refused; 0: none is.
+    most_bytes: AtomicUsize,
 }
 
 impl Standin {
@@ -151,6 +153,11 @@ impl Standin {
         self.shared.plans.lock().unwrap().extend(plans);
     }
 
+    /// From now on a longer request is refused as too long for the model.
+    pub fn takes_at_most(&self, bytes: usize) {
+        self.shared.most_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Returns the requests for answers so far.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.requests.lock().unwrap().clone()
@@ -179,12 +186,17 @@ fn is_key(key: &str, kind: &str) -> bool {
 
 fn answer(shared: &Shared, wire: &dyn Wire, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> Response {
     let key = wire.key(headers);
+    let length = body.len();
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let recorded = Recorded { provider: wire.provider(), path, key: key.clone(), body: body.clone() };
     shared.requests.lock().unwrap().push(recorded);
     if let Some(trouble) = lists::objection(wire.wants_key(), key.as_deref(), Price::Paid) {
         return refuse(wire, trouble);
+    }
+    let most = shared.most_bytes.load(Ordering::Relaxed);
+    if most > 0 && length > most {
+        return refuse(wire, Trouble::TooLong);
     }
     let query = uri.query().unwrap_or_default();
     let incoming = Incoming { path: uri.path(), query, headers, body: &body, memory: &shared.memory };
@@ -213,6 +225,7 @@ fn answer(shared: &Shared, wire: &dyn Wire, uri: &Uri, headers: &HeaderMap, body
             (StatusCode::FOUND, [(LOCATION, format!("http://{MOVED}{}", uri.path()))]).into_response()
         }
         Some(Fault::Broken) => refuse(wire, Trouble::Broken),
+        Some(Fault::TooLong) => refuse(wire, Trouble::TooLong),
         _ => stream_of(shared, wire, &heard, &plan),
     }
 }
@@ -246,10 +259,11 @@ pub fn events(provider: &str, plan: &Plan, thinks: bool) -> Vec<String> {
 fn planned(wire: &dyn Wire, written: Written, fault: Option<Fault>) -> (Vec<String>, Vec<Value>) {
     let Written { mut events, before_calls, signed } = written;
     match fault {
-        Some(Fault::OverloadedAtOnce) => (vec![wire.overload()], Vec::new()),
+        Some(Fault::OverloadedAtOnce) => (vec![told(wire, Trouble::Overloaded)], Vec::new()),
+        Some(Fault::TooLongAtOnce) => (vec![told(wire, Trouble::TooLong)], Vec::new()),
         Some(Fault::OverloadedInStream) => {
             events.truncate(before_calls);
-            events.push(wire.overload());
+            events.push(told(wire, Trouble::Overloaded));
             (events, Vec::new())
         }
         Some(Fault::Stall | Fault::CutAfterText) => {
@@ -263,6 +277,11 @@ fn planned(wire: &dyn Wire, written: Written, fault: Option<Fault>) -> (Vec<Stri
         Some(Fault::Cut(_) | Fault::StallAfter(_)) => (events, Vec::new()),
         _ => (events, signed),
     }
+}
+
+/// Returns the event by which a stream tells of trouble.
+fn told(wire: &dyn Wire, trouble: Trouble<'_>) -> String {
+    wire.in_stream(&wire.refusal(trouble).1)
 }
 
 /// Reads a request: what all providers demand of it, then what this one does.

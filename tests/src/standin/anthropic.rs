@@ -138,8 +138,8 @@ impl Wire for Messages {
         Written { events: reply.events, before_calls, signed }
     }
 
-    fn overload(&self) -> String {
-        named(&error("overloaded_error", "Overloaded"))
+    fn in_stream(&self, refusal: &Value) -> String {
+        named(refusal)
     }
 
     fn refusal(&self, trouble: Trouble<'_>) -> (u16, Value) {
@@ -152,6 +152,10 @@ impl Wire for Messages {
             Trouble::Malformed(why) => (400, error("invalid_request_error", why)),
             Trouble::RateLimited(_) => {
                 (429, error("rate_limit_error", "This request would exceed your rate limit."))
+            }
+            Trouble::Overloaded => (529, error("overloaded_error", "Overloaded")),
+            Trouble::TooLong => {
+                (400, error("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"))
             }
             Trouble::Broken => (500, error("api_error", "Internal server error")),
         }

@@ -94,10 +94,8 @@ impl Wire for ChatCompletions {
         Written { events, before_calls, signed: Vec::new() }
     }
 
-    fn overload(&self) -> String {
-        wire::data(
-            &json!({ "error": { "message": "engine overloaded", "type": "server_error", "code": 500 } }),
-        )
+    fn in_stream(&self, refusal: &Value) -> String {
+        wire::data(refusal)
     }
 
     fn refusal(&self, trouble: Trouble<'_>) -> (u16, Value) {

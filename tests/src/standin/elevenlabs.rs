@@ -116,6 +116,8 @@ fn refusal(trouble: Trouble<'_>) -> (u16, Value) {
         Trouble::RateLimited(_) => {
             error(429, "too_many_concurrent_requests", "Your plan allows 3 concurrent requests.")
         }
+        Trouble::Overloaded => error(429, "system_busy", "The system is experiencing heavy traffic."),
+        Trouble::TooLong => error(400, "max_character_limit_exceeded", "The text is too long."),
         Trouble::Broken => (500, json!({ "detail": "Internal Server Error" })),
     }
 }

@@ -177,8 +177,8 @@ impl Wire for Gemini {
         Written { events, before_calls, signed }
     }
 
-    fn overload(&self) -> String {
-        wire::data(&error(503, "UNAVAILABLE", "The model is overloaded. Please try again later.", json!([])))
+    fn in_stream(&self, refusal: &Value) -> String {
+        wire::data(refusal)
     }
 
     fn refusal(&self, trouble: Trouble<'_>) -> (u16, Value) {
@@ -201,6 +201,15 @@ impl Wire for Gemini {
                 });
                 let details = json!(details.into_iter().collect::<Vec<_>>());
                 (429, error(429, "RESOURCE_EXHAUSTED", "Resource has been exhausted.", details))
+            }
+            Trouble::Overloaded => {
+                let words = "The model is overloaded. Please try again later.";
+                (503, error(503, "UNAVAILABLE", words, json!([])))
+            }
+            Trouble::TooLong => {
+                let words =
+                    "The input token count (1048600) exceeds the maximum number of tokens allowed (1048576).";
+                (400, error(400, "INVALID_ARGUMENT", words, json!([])))
             }
             Trouble::Broken => (500, error(500, "INTERNAL", "An internal error has occurred.", json!([]))),
         }

@@ -99,8 +99,8 @@ impl Wire for Ollama {
         Written { events, before_calls, signed: if is_kept { vec![whole] } else { Vec::new() } }
     }
 
-    fn overload(&self) -> String {
-        format!("{}\n", json!({ "error": "server overloaded, please retry shortly" }))
+    fn in_stream(&self, refusal: &Value) -> String {
+        format!("{refusal}\n")
     }
 
     fn refusal(&self, trouble: Trouble<'_>) -> (u16, Value) {
@@ -109,6 +109,8 @@ impl Wire for Ollama {
             Trouble::NoCredit => (402, json!({ "error": "you have used up this month's credit" })),
             Trouble::Malformed(why) => (400, json!({ "error": why })),
             Trouble::RateLimited(_) => (429, json!({ "error": "too many requests" })),
+            Trouble::Overloaded => (503, json!({ "error": "server overloaded, please retry shortly" })),
+            Trouble::TooLong => (400, json!({ "error": "the input exceeds the context length" })),
             Trouble::Broken => (500, json!({ "error": "model runner has unexpectedly stopped" })),
         }
     }

@@ -31,10 +31,14 @@ pub enum Fault {
     Refused,
     /// Sent elsewhere.
     Redirected,
+    /// Refused: the request is too long for the model.
+    TooLong,
     /// Refused: an error inside the provider.
     Broken,
     /// The stream tells of an overload and of nothing else.
     OverloadedAtOnce,
+    /// The stream tells that the request is too long for the model, and of nothing else.
+    TooLongAtOnce,
     /// The text is written, then the stream tells of an overload.
     OverloadedInStream,
     /// The connection breaks after so many bytes of the body.
@@ -95,7 +99,8 @@ impl Plan {
 
     /// Reads `[[text:…]]`, `[[tool:NAME {…}]]` and `[[fault:…]]` anywhere in text; anything else there is
     /// passed over. Without a directive it answers `done`. The faults are `429`, `429 retry-after=SECONDS`,
-    /// `429 until=SECONDS`, `400`, `500`, `redirect`, `overloaded-at-once`, `overloaded-in-stream`,
+    /// `429 until=SECONDS`, `400`, `500`, `too-long`, `too-long-at-once`, `redirect`, `overloaded-at-once`,
+    /// `overloaded-in-stream`,
     /// `cut=BYTES`, `cut-after-text`, `stall`, `stall-after=BYTES`, `held-open`, `one-byte-writes`,
     /// `bad-args`, `finish-twice`, `running-usage`, `no-index`, `no-ids` and `no-finish`.
     pub fn from_words(words: &str) -> Self {
@@ -138,6 +143,8 @@ fn read_fault(words: &str) -> Option<Fault> {
         "429" => Some(Fault::RateLimited(None)),
         "400" => Some(Fault::Refused),
         "500" => Some(Fault::Broken),
+        "too-long" => Some(Fault::TooLong),
+        "too-long-at-once" => Some(Fault::TooLongAtOnce),
         "redirect" => Some(Fault::Redirected),
         "overloaded-at-once" => Some(Fault::OverloadedAtOnce),
         "overloaded-in-stream" => Some(Fault::OverloadedInStream),
@@ -185,6 +192,8 @@ mod tests {
             ("429 until=2", Fault::RateLimitedUntil(Duration::from_secs(2))),
             ("400", Fault::Refused),
             ("500", Fault::Broken),
+            ("too-long", Fault::TooLong),
+            ("too-long-at-once", Fault::TooLongAtOnce),
             ("redirect", Fault::Redirected),
             ("overloaded-at-once", Fault::OverloadedAtOnce),
             ("overloaded-in-stream", Fault::OverloadedInStream),

@@ -141,9 +141,10 @@ impl Wire for Responses {
         Written { events: reply.events, before_calls, signed }
     }
 
-    fn overload(&self) -> String {
+    fn in_stream(&self, refusal: &Value) -> String {
+        let (code, message) = (&refusal["error"]["code"], &refusal["error"]["message"]);
         let error = json!({ "type": "error", "sequence_number": 99, "param": null,
-            "code": "server_is_overloaded", "message": "Our servers are currently overloaded." });
+            "code": code, "message": message });
         format!("event: error\n{}", wire::data(&error))
     }
 
@@ -167,6 +168,14 @@ pub(super) fn refusal(trouble: Trouble<'_>) -> (u16, Value) {
         Trouble::Malformed(why) => (400, error("invalid_request_error", Value::Null, why)),
         Trouble::RateLimited(_) => {
             (429, error("requests", json!("rate_limit_exceeded"), "Rate limit reached for requests."))
+        }
+        Trouble::Overloaded => {
+            let words = "Our servers are currently overloaded.";
+            (503, error("server_error", json!("server_is_overloaded"), words))
+        }
+        Trouble::TooLong => {
+            let words = "Your input exceeds the context window of this model. Please adjust your input.";
+            (400, error("invalid_request_error", json!("context_length_exceeded"), words))
         }
         Trouble::Broken => (500, error("server_error", Value::Null, "The server had an error.")),
     }

@@ -101,6 +101,9 @@ pub(super) enum Trouble<'a> {
     /// What is wrong with the request.
     Malformed(&'a str),
     RateLimited(Option<Duration>),
+    Overloaded,
+    /// The request is longer than the model takes.
+    TooLong,
     Broken,
 }
 
@@ -121,8 +124,8 @@ pub(super) trait Wire: Debug + Send + Sync {
     fn read(&self, incoming: &Incoming<'_>) -> Result<Heard, String>;
     /// Writes an answer.
     fn write(&self, answer: &Answer<'_>) -> Written;
-    /// Writes the event of an overload.
-    fn overload(&self) -> String;
+    /// Writes the event by which a stream tells of a refusal.
+    fn in_stream(&self, refusal: &Value) -> String;
     /// Returns the status and body of a refusal.
     fn refusal(&self, trouble: Trouble<'_>) -> (u16, Value);
     /// The type of a streamed body.
