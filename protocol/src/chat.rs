@@ -164,6 +164,9 @@ pub struct UserMessage {
     /// It waits for an earlier reply to end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
+    /// The reply that was being written when it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during_response_id: Option<MessageId>,
 }
 
 /// `assistant_message` (extension `events.1`): one stored step of a reply.

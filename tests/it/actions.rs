@@ -40,7 +40,7 @@ async fn a_message_is_accepted_once_and_answered_as_events() {
     let again = http::send(server.address(), request.as_bytes()).await;
     assert_eq!((again.status, again.json()), (202, said.json()));
     let log = http::get(server.address(), "/api/sessions/s/events?live=0").await.json();
-    assert_eq!(log["headSeq"], json!(3));
+    assert_eq!(log["headSeq"], json!(4));
     for (path, body, refusal) in [
         ("/api/sessions/s/messages", json!({ "message": " " }), (400, "INVALID_MESSAGE")),
         ("/api/sessions/s/messages", json!({ "text": "x" }), (422, "INVALID_MESSAGE")),
@@ -92,9 +92,9 @@ async fn a_session_is_named_copied_rated_found_and_erased() {
     let renamed = call(&server, "PATCH", "/api/sessions/s", json!({ "title": "Boats" })).await.json();
     assert_eq!(renamed["title"], "Boats");
     assert_eq!(call(&server, "PATCH", "/api/sessions/s", json!({})).await.refusal().0, 422);
-    let forked = call(&server, "POST", "/api/sessions/s/fork", json!({ "atSeq": 3, "id": "copy" })).await;
+    let forked = call(&server, "POST", "/api/sessions/s/fork", json!({ "atSeq": 4, "id": "copy" })).await;
     assert_eq!((forked.status, &forked.json()["title"]), (201, &json!("Boats")));
-    let again = call(&server, "POST", "/api/sessions/s/fork", json!({ "atSeq": 3, "id": "copy" })).await;
+    let again = call(&server, "POST", "/api/sessions/s/fork", json!({ "atSeq": 4, "id": "copy" })).await;
     assert_eq!(again.refusal().0, 409);
     let messages = http::get(server.address(), "/api/sessions/s/messages").await.json();
     let reply = &messages["messages"][1];
@@ -105,7 +105,7 @@ async fn a_session_is_named_copied_rated_found_and_erased() {
     let found = http::get(server.address(), "/api/sessions/search?q=harbour").await.json();
     let results = found["results"].as_array().unwrap();
     assert_eq!(results.len(), 2);
-    assert!(results.iter().all(|hit| hit["foundIn"] == "assistant" && hit["seq"] == json!(2)), "{found}");
+    assert!(results.iter().all(|hit| hit["foundIn"] == "assistant" && hit["seq"] == json!(3)), "{found}");
     let page = http::get(server.address(), "/api/sessions/search?q=harbour&limit=1").await.json();
     let cursor = page["nextCursor"].as_str().unwrap();
     let rest =
@@ -121,6 +121,6 @@ async fn a_session_is_named_copied_rated_found_and_erased() {
     assert_eq!((gone.status, gone.body.as_str()), (204, ""));
     assert_eq!(http::call(server.address(), "DELETE", "/api/sessions/s", None).await.refusal().0, 404);
     assert_eq!(http::get(server.address(), "/api/sessions/s/messages").await.refusal().0, 404);
-    assert_eq!(http::get(server.address(), "/api/sessions/copy").await.json()["headSeq"], json!(3));
+    assert_eq!(http::get(server.address(), "/api/sessions/copy").await.json()["headSeq"], json!(4));
     server.stop().await;
 }

@@ -23,8 +23,9 @@ async fn a_reply_streams_between_thinking_and_idle_and_ends_with_done() {
     let done = &events[4];
     assert_eq!(done["usage"], json!({ "tokens": 2, "cost": 0.0 }));
     assert_eq!(done["stopReason"], "end");
-    // The user's message is 1, the reply 2, the end 3; live events have no place.
-    assert_eq!(done["seq"], 3);
+    // The user's message is 1, the title that it gives the session 2, the reply 3, the end 4; live events have no
+    // place.
+    assert_eq!(done["seq"], 4);
     assert!(events[1].get("seq").is_none());
     for event in &events {
         assert_eq!(event["v"], 1);
@@ -134,7 +135,7 @@ async fn the_same_client_message_id_starts_no_second_turn() {
     assert_eq!(socket.settle("s").await, [] as [serde_json::Value; 0]);
     socket.chat("s", "another").await;
     assert_eq!(text(&socket.until("done").await), "twice");
-    assert_eq!(server.rest().session(&tns_tests::session("s")).await.unwrap().head_seq, 6);
+    assert_eq!(server.rest().session(&tns_tests::session("s")).await.unwrap().head_seq, 7);
 }
 
 #[tokio::test]

@@ -57,7 +57,10 @@ async fn after_a_restart_the_conversation_its_agents_and_its_level_go_on() {
     socket.chat("s", "still there?").await;
     let done = socket.until("done").await.pop().unwrap();
     assert_eq!(done["seq"].as_u64().unwrap(), before.head_seq + 3);
-    assert_eq!(words(&setup.script, 1), [user("hi"), model("hello"), user("still there?")]);
+    assert_eq!(
+        words(&setup.script, 1),
+        [user("Ann (reviewer) joined the team."), user("hi"), model("hello"), user("still there?")]
+    );
     assert_eq!(setup.script.requests()[1].system, setup.script.requests()[0].system);
 }
 
@@ -92,6 +95,7 @@ async fn crashed(setup: &Setup) -> (SessionRecord, Vec<ToolCall>) {
             client_message_id: None,
             context: None,
             queued,
+            during: None,
         })
     };
     let calls: Vec<ToolCall> = ["shell", "file_write"]
@@ -270,7 +274,8 @@ async fn an_agent_reads_the_reply_of_another_as_a_note_with_its_name() {
         ]
     );
     let last = words(&script, 3);
-    assert_eq!(last[..2], [user("what is there?"), model("I listed it.")]);
+    assert_eq!(last[..2], [user("Ann (reviewer) joined the team."), user("what is there?")]);
+    assert_eq!(last[2], model("I listed it."));
     assert_eq!(last[last.len() - 3..], [user("right?"), user("Ann answered: I agree."), user("thanks")]);
 }
 

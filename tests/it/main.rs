@@ -12,6 +12,7 @@ mod cases_framing;
 mod catalogue;
 mod chat;
 mod client_tools;
+mod compaction;
 mod door;
 mod edited;
 mod follow;

@@ -190,7 +190,7 @@ async fn sessions_are_listed_by_their_last_event_page_by_page() {
     assert_eq!(ids, ["s1", "s4", "s3", "s2", "s0"]);
     let whole = rest.sessions(None, None).await.unwrap();
     assert_eq!((whole.sessions.len(), whole.next_cursor), (5, None));
-    assert_eq!(whole.sessions[0].head_seq, 3);
+    assert_eq!(whole.sessions[0].head_seq, 4);
 }
 
 #[tokio::test]
@@ -240,6 +240,7 @@ async fn stored_events_are_frames_of_the_protocol_in_order() {
         types,
         [
             "user_message",
+            "session_updated",
             "assistant_message",
             "audit_entry",
             "tool_start",
@@ -255,8 +256,8 @@ async fn stored_events_are_frames_of_the_protocol_in_order() {
     );
     // A log has no gaps: what the model was told of the refused call is in it too.
     let seqs: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
-    assert_eq!(seqs, (1..=12).collect::<Vec<_>>());
-    assert_eq!((&list["headSeq"], &list["more"]), (&json!(12), &json!(false)));
+    assert_eq!(seqs, (1..=13).collect::<Vec<_>>());
+    assert_eq!((&list["headSeq"], &list["more"]), (&json!(13), &json!(false)));
     let validator = jsonschema::validator_for(&schema()).unwrap();
     for event in events {
         let problems: Vec<String> = validator.iter_errors(event).map(|error| error.to_string()).collect();

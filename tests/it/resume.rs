@@ -93,6 +93,7 @@ async fn a_strict_connection_is_sent_no_type_of_the_extension() {
         types(&all),
         [
             "user_message",
+            "session_updated",
             "agent_state",
             "response_start",
             "reasoning_start",

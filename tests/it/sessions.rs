@@ -143,7 +143,7 @@ async fn a_temporary_session_works_is_in_no_list_and_leaves_nothing_on_disk() {
     assert!(titles(&server).await.is_empty());
     assert!(setup.store.find_session(LOCAL_PRINCIPAL, &session("t")).await.unwrap().is_none());
     assert_eq!(setup.store.document_changes(0, 10).await.unwrap(), []);
-    assert_eq!(server.rest().session(&session("t")).await.unwrap().head_seq, 4);
+    assert_eq!(server.rest().session(&session("t")).await.unwrap().head_seq, 5);
     server.stop().await;
 }
 

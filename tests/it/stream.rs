@@ -23,7 +23,7 @@ async fn a_session_is_streamed_from_any_place_and_goes_on_live() {
     chat(&server, "s").await;
     let mut stream = EventStream::open(server.address(), "/api/sessions/s/events", None).await;
     let events = stream.until("done").await;
-    assert_eq!(ids(&events), [1, 2, 3]);
+    assert_eq!(ids(&events), [1, 2, 3, 4]);
     for event in &events {
         assert_eq!(
             (event.id, event.name.as_str()),
@@ -34,7 +34,7 @@ async fn a_session_is_streamed_from_any_place_and_goes_on_live() {
     assert_eq!(rest.until("done").await, events[2..]);
     chat(&server, "s").await;
     let more = stream.until("done").await;
-    assert_eq!(ids(&more), [4, 5, 6]);
+    assert_eq!(ids(&more), [5, 6, 7]);
     assert_eq!(rest.until("done").await, more);
     server.stop().await;
     assert_eq!(stream.next().await, None);
@@ -80,13 +80,13 @@ async fn the_whole_server_is_streamed_in_the_order_of_its_store() {
         events.extend(stream.until("done").await);
     }
     let sessions: Vec<&str> = events.iter().map(|event| event.data["sessionId"].as_str().unwrap()).collect();
-    assert_eq!(sessions, ["a", "a", "a", "b", "b", "b", "a", "a", "a"]);
+    assert_eq!(sessions, ["a", "a", "a", "a", "b", "b", "b", "b", "a", "a", "a"]);
     let places = ids(&events);
-    assert!(places.len() == 9 && places.is_sorted_by(|a, b| a < b), "{places:?}");
-    let mut rest = EventStream::open(server.address(), "/api/events", Some(places[5])).await;
-    assert_eq!(rest.until("done").await, events[6..]);
+    assert!(places.len() == 11 && places.is_sorted_by(|a, b| a < b), "{places:?}");
+    let mut rest = EventStream::open(server.address(), "/api/events", Some(places[7])).await;
+    assert_eq!(rest.until("done").await, events[8..]);
     chat(&server, "c").await;
-    assert_eq!(rest.until("done").await.len(), 3);
+    assert_eq!(rest.until("done").await.len(), 4);
     server.stop().await;
 }
 
@@ -117,7 +117,7 @@ async fn the_stream_of_a_session_ends_with_it() {
     assert_eq!(stream.next().await, None);
     // It is in no store any more, so it has no place there.
     assert_eq!(all.until("session_closing").await.pop().unwrap().id, None);
-    assert_eq!(socket.expect("session_closing").await["seq"], json!(4));
+    assert_eq!(socket.expect("session_closing").await["seq"], json!(5));
     assert!(server.rest().session(&session("s")).await.is_err());
     server.stop().await;
 }

@@ -97,8 +97,8 @@ async fn an_interrupted_run_is_exit_code_130_and_stored_as_interrupted() {
     let server = home.serve(&[]).await;
     let log = http::get(server.address(), "/api/sessions/s/events?after=0&live=0").await.json();
     let types: Vec<&Value> = log["events"].as_array().unwrap().iter().map(|event| &event["type"]).collect();
-    assert_eq!(types, ["user_message", "assistant_message", "interrupted"]);
-    assert_eq!(log["events"][1]["message"], "first words");
+    assert_eq!(types, ["user_message", "session_updated", "assistant_message", "interrupted"]);
+    assert_eq!(log["events"][2]["message"], "first words");
 }
 
 #[tokio::test]

@@ -204,6 +204,7 @@ fn user(id: &str, client: Option<&str>) -> NewEvent {
         client_message_id: client.map(|client| ClientMessageId::parse(client).unwrap()),
         context: None,
         queued: false,
+        during: None,
     };
     NewEvent { turn: Some(id), event: DurableEvent::UserMessage(message) }
 }

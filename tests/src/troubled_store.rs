@@ -11,9 +11,9 @@ use tns_protocol::{Day, MessageId, Seq, SessionId, Timestamp};
 use tns_server_core::approval::AuditRecord;
 use tns_server_core::memory::MemoryStore;
 use tns_server_core::store::{
-    Append, Appended, AuditQuery, EventPage, EventQuery, ImportKey, ImportedEvent, NewImport, NewSession,
-    Score, SearchPage, SearchQuery, SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError,
-    StreamPage,
+    Append, Appended, AuditQuery, Draft, DraftStep, EventPage, EventQuery, ImportKey, ImportedEvent,
+    NewImport, NewSession, Score, SearchPage, SearchQuery, SessionCursor, SessionKey, SessionPage,
+    SessionRecord, Store, StoreError, StreamPage,
 };
 use tns_server_core::usage::{Money, UsageRow};
 
@@ -96,6 +96,19 @@ impl Store for TroubledStore {
             tokio::time::sleep(commit).await;
             done.await
         })
+    }
+
+    fn write_draft(&self, session: SessionKey, step: &DraftStep, piece: &str) {
+        self.inner.write_draft(session, step, piece);
+    }
+
+    fn clear_draft(&self, session: SessionKey) {
+        self.inner.clear_draft(session);
+    }
+
+    async fn draft(&self, session: SessionKey) -> Result<Option<Draft>, StoreError> {
+        self.call()?;
+        self.inner.draft(session).await
     }
 
     async fn delete_session(&self, session: SessionKey) -> Result<bool, StoreError> {

@@ -200,6 +200,16 @@ pub trait Engine: Send + Sync + 'static {
         false
     }
 
+    /// Whether a language model answers. What answers by rule writes no summary.
+    fn is_model(&self) -> bool {
+        true
+    }
+
+    /// Returns how many tokens the model takes in one request, answer included; `None`: that is not known.
+    fn context_window(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether its steps can be counted in dollars, known before the first of them.
     fn pricing(&self) -> Pricing {
         Pricing::Unknown

@@ -180,6 +180,9 @@ pub struct UserMessage {
     /// It came while a reply was written and waits for its own turn.
     #[serde(default)]
     pub queued: bool,
+    /// The reply that was being written when it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during: Option<MessageId>,
 }
 
 /// Who speaks in a message that is not the user's own words.
@@ -248,9 +251,21 @@ pub struct AssistantMessage {
 pub enum MessageStatus {
     /// Whole.
     Complete,
-    /// Cut by a cancel or a failure: kept as far as it was shown, without native blocks; the model is
-    /// told that it was cut.
+    /// Cut by a cancel or by the end of the server: kept as far as it was shown, without native blocks; the
+    /// model is told that it was cut.
     Interrupted,
+    /// Cut by a failure of its provider: kept for people; no model sees it.
+    Failed,
+}
+
+impl MessageStatus {
+    /// Whether it is not whole.
+    pub fn is_cut(self) -> bool {
+        match self {
+            Self::Complete => false,
+            Self::Interrupted | Self::Failed => true,
+        }
+    }
 }
 
 /// A waiting message has other words.
@@ -267,14 +282,35 @@ pub struct QueueEdited {
 pub struct Compacted {
     /// Whose history.
     pub agent: AgentId,
-    /// The model still sees the events from this place on; it begins a turn.
+    /// The model still sees the events from this place on, in turn order: there a turn begins, or a step of a
+    /// reply, whose message it sees as well.
     pub from_seq: Seq,
+    /// The first place of an event that it still sees: messages that waited stand before their turns.
+    #[serde(default)]
+    pub read_from: Seq,
     /// What stands for those before it. Only the model sees it.
     pub summary: String,
     /// Estimated tokens before.
     pub tokens_before: u64,
     /// Estimated tokens after.
     pub tokens_after: u64,
+    /// The model call that wrote the summary; absent where nothing is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<CountedStep>,
+}
+
+/// A model call outside a reply, as it is counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CountedStep {
+    /// Whose model.
+    pub provider: String,
+    /// The model that wrote.
+    pub model: String,
+    /// What it used.
+    pub usage: StepUsage,
+    /// The day on which it counts against the limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_on: Option<Day>,
 }
 
 /// The whole roster after a change.

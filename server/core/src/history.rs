@@ -1,33 +1,29 @@
-//! What a model sees of the log. Pure: stored events in, alternating turns out.
-//!
-//! Rows of one turn stay together, in the order of the turns' user messages: a message that came
-//! during a reply stands after it, and earlier history keeps the order in which it was sent.
+//! What a model sees of the log: `past` reads the rows that one agent may see, `order` puts them in the order in
+//! which they are read, `conversation` makes alternating turns of them, `compaction` says what a summary may stand
+//! for. All but the reading is pure.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+mod compaction;
+mod conversation;
+#[cfg(test)]
+mod fixtures;
+mod order;
+mod past;
+mod team;
 
-use tns_protocol::{MessageId, Seq, ToolCallId};
+use tns_protocol::{Seq, ToolCallId};
 
-use crate::agent::Agent;
-use crate::event::{AssistantMessage, DurableEvent, EventKind, MessageOrigin, MessageStatus, UserMessage};
-use crate::message::{ModelMessage, ModelRole, Native, Note, Part, ToolCall, ToolResult};
-use crate::store::{EventQuery, SessionKey, Store, StoreError, StoredEvent};
+use crate::event::{AssistantMessage, EventKind, MessageOrigin, UserMessage};
+use crate::message::{Note, Part, ToolCall, ToolResult};
+use crate::store::{EventQuery, SessionKey, Store, StoreError, StoredEvent, Take};
 
-/// The kinds of events that a conversation is made of.
-pub(crate) const CONVERSATION: &[EventKind] = &[
-    EventKind::UserMessage,
-    EventKind::AssistantMessage,
-    EventKind::ToolFinished,
-    EventKind::QueueEdited,
-    EventKind::QueueRemoved,
-];
+pub(crate) use compaction::{Keep, Plan, SYSTEM, summary};
+pub(crate) use conversation::{Asked, Conversation};
+pub(crate) use past::Past;
 
 /// What the model reads in place of a result that never came.
 const NO_RESULT: &str = "The call was interrupted before it gave a result.";
-/// What the model reads after a reply that was cut.
-const CUT: &str = "The reply above was cut before its end.";
 
-/// Reads the rows of these kinds of a session, all pages, up to the place `before`.
+/// Reads the rows of these kinds of a session, all pages, between two places.
 ///
 /// # Errors
 /// The store's.
@@ -35,11 +31,44 @@ pub(crate) async fn load(
     store: &dyn Store,
     session: SessionKey,
     kinds: &'static [EventKind],
-    before: Option<Seq>,
+    range: Range,
 ) -> Result<Vec<StoredEvent>, StoreError> {
     let mut rows = Vec::new();
-    pages(store, session, kinds, before, |row| rows.push(row)).await?;
+    pages(store, session, kinds, range, |row| rows.push(row)).await?;
     Ok(rows)
+}
+
+/// A part of a log, without its bounds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Range {
+    /// The place before the first.
+    pub(crate) after: Seq,
+    /// The place behind the last; `None`: to the end.
+    pub(crate) before: Option<Seq>,
+}
+
+/// Returns what `pick` makes of the last row of these kinds that it takes, read from the end backwards.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn last<T>(
+    store: &dyn Store,
+    session: SessionKey,
+    kinds: &'static [EventKind],
+    before: Option<Seq>,
+    mut pick: impl FnMut(StoredEvent) -> Option<T> + Send,
+) -> Result<Option<T>, StoreError> {
+    let mut query = EventQuery { before, kinds: Some(kinds), take: Take::Last, ..EventQuery::default() };
+    loop {
+        let page = store.events(session, query.clone()).await?;
+        query.before = page.events.first().map(|event| event.place.seq);
+        if let Some(found) = page.events.into_iter().rev().find_map(&mut pick) {
+            return Ok(Some(found));
+        }
+        if !page.more {
+            return Ok(None);
+        }
+    }
 }
 
 /// Gives every row of these kinds of a session to `visit`, a page at a time in memory.
@@ -52,17 +81,17 @@ pub(crate) async fn visit(
     kinds: &'static [EventKind],
     visit: impl FnMut(StoredEvent) + Send,
 ) -> Result<(), StoreError> {
-    pages(store, session, kinds, None, visit).await
+    pages(store, session, kinds, Range::default(), visit).await
 }
 
 async fn pages(
     store: &dyn Store,
     session: SessionKey,
     kinds: &'static [EventKind],
-    before: Option<Seq>,
+    range: Range,
     mut visit: impl FnMut(StoredEvent) + Send,
 ) -> Result<(), StoreError> {
-    let mut after = 0;
+    let Range { mut after, before } = range;
     loop {
         let query = EventQuery { after, before, kinds: Some(kinds), ..EventQuery::default() };
         let page = store.events(session, query).await?;
@@ -70,136 +99,6 @@ async fn pages(
         page.events.into_iter().for_each(&mut visit);
         if !page.more {
             return Ok(());
-        }
-    }
-}
-
-/// Alternating turns that begin with the user's; none is empty, and no text of one is blank.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Conversation {
-    messages: Vec<ModelMessage>,
-}
-
-impl Conversation {
-    /// Builds what `reader` sees of the rows. Turns in `left_out` (waiting, or being begun) are not seen.
-    pub(crate) fn of(rows: &[StoredEvent], reader: &Agent, team: &[Agent], left_out: &[MessageId]) -> Self {
-        let mut order: Vec<Cow<'_, UserMessage>> = Vec::new();
-        let mut replies: HashMap<&MessageId, Vec<&DurableEvent>> = HashMap::new();
-        for row in rows {
-            match (&row.event, &row.turn) {
-                (DurableEvent::UserMessage(message), _) if !left_out.contains(&message.id) => {
-                    order.push(Cow::Borrowed(message))
-                }
-                (DurableEvent::QueueEdited(edited), _) => {
-                    if let Some(message) = order.iter_mut().find(|message| message.id == edited.id) {
-                        message.to_mut().parts.clone_from(&edited.parts);
-                    }
-                }
-                (DurableEvent::QueueRemoved(id), _) => order.retain(|message| message.id != *id),
-                (DurableEvent::AssistantMessage(_) | DurableEvent::ToolFinished(_), Some(turn)) => {
-                    replies.entry(turn).or_default().push(&row.event);
-                }
-                _ => {}
-            }
-        }
-        let mut conversation = Self::default();
-        for message in order {
-            let reply = replies.remove(&message.id).unwrap_or_default();
-            // Whoever wrote the reply: the agent that was asked may have been removed meanwhile.
-            let author = reply.iter().find_map(|event| match event {
-                DurableEvent::AssistantMessage(step) => Some(&step.agent),
-                _ => None,
-            });
-            let own = *author.unwrap_or(&message.agent) == reader.id;
-            let notes = reply.iter().find_map(|event| match event {
-                DurableEvent::AssistantMessage(step) if own => Some(step.notes.clone()),
-                _ => None,
-            });
-            conversation.user(user_parts(&message, notes.unwrap_or_default()));
-            if own {
-                conversation.own_reply(&reply);
-            } else {
-                conversation.others_reply(&reply, team);
-            }
-        }
-        conversation
-    }
-
-    /// Adds what the user, a note or a tool says.
-    pub(crate) fn user(&mut self, parts: Vec<Part>) {
-        self.push(ModelRole::User, parts, None);
-    }
-
-    /// Adds a step of the model.
-    pub(crate) fn assistant(&mut self, parts: Vec<Part>, native: Option<Native>) {
-        self.push(ModelRole::Assistant, parts, native);
-    }
-
-    /// Returns the turns as a request carries them.
-    pub(crate) fn messages(&self) -> Vec<ModelMessage> {
-        self.messages.clone()
-    }
-
-    fn push(&mut self, role: ModelRole, mut parts: Vec<Part>, native: Option<Native>) {
-        // Providers refuse text without a visible character, and a turn of nothing else would part two turns
-        // of the user's.
-        parts.retain(|part| !matches!(part, Part::Text(text) if text.trim().is_empty()));
-        if parts.is_empty() {
-            return;
-        }
-        match self.messages.last_mut() {
-            Some(last) if last.role == role => {
-                last.parts.extend(parts);
-                last.native.extend(native);
-            }
-            _ => self.messages.push(ModelMessage { role, parts, native: native.into_iter().collect() }),
-        }
-    }
-
-    fn own_reply(&mut self, reply: &[&DurableEvent]) {
-        let mut open: Vec<&ToolCall> = Vec::new();
-        for event in reply {
-            match event {
-                DurableEvent::AssistantMessage(step) => {
-                    self.close(&mut open);
-                    self.assistant(step.parts.clone(), step.native.clone());
-                    open.extend(calls(step));
-                    // A step that was cut before its first word was never seen.
-                    if step.status == MessageStatus::Interrupted && !step.parts.is_empty() {
-                        self.close(&mut open);
-                        self.user(vec![Part::Note(Note::Text(CUT.to_owned()))]);
-                    }
-                }
-                DurableEvent::ToolFinished(finished) => {
-                    // A result without its call would be refused by a provider.
-                    let before = open.len();
-                    open.retain(|call| call.id != finished.result.call);
-                    if open.len() < before {
-                        self.user(vec![Part::ToolResult(finished.result.clone())]);
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.close(&mut open);
-    }
-
-    /// Answers every open call, so that no provider refuses the history.
-    fn close(&mut self, open: &mut Vec<&ToolCall>) {
-        for call in open.drain(..) {
-            self.user(vec![Part::ToolResult(unanswered(call))]);
-        }
-    }
-
-    fn others_reply(&mut self, reply: &[&DurableEvent], team: &[Agent]) {
-        for event in reply {
-            let DurableEvent::AssistantMessage(step) = event else { continue };
-            let text = text_of(&step.parts);
-            if !text.is_empty() {
-                let name =
-                    team.iter().find(|agent| agent.id == step.agent).map_or("another agent", |a| &a.name);
-                self.user(vec![Part::Note(Note::Text(format!("{name} answered: {text}")))]);
-            }
         }
     }
 }

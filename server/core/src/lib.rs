@@ -24,6 +24,7 @@ pub mod search;
 pub mod session;
 pub mod spend;
 pub mod store;
+mod tokens;
 pub mod tool;
 pub mod turn;
 pub mod usage;

@@ -18,9 +18,10 @@ use uuid::Uuid;
 use crate::approval::AuditRecord;
 use crate::event::DurableEvent;
 use crate::store::{
-    Append, Appended, AuditQuery, Collection, Condition, Document, EventPage, EventQuery, ImportKey,
-    ImportedEvent, MAX_PAGE_SESSIONS, NewImport, NewSession, Place, Score, SearchPage, SearchQuery,
-    SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StoredEvent, StreamPage,
+    Append, Appended, AuditQuery, Collection, Condition, Document, Draft, DraftStep, EventPage, EventQuery,
+    ImportKey, ImportedEvent, MAX_PAGE_SESSIONS, NewImport, NewSession, Place, Score, SearchPage,
+    SearchQuery, SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StoredEvent,
+    StreamPage,
 };
 use crate::usage::{Money, UsageRow};
 use document::StoredDocument;
@@ -38,6 +39,7 @@ struct Inner {
     imports: BTreeMap<ImportKey, (NewImport, Vec<ImportedEvent>)>,
     last_key: i64,
     gseq: u64,
+    drafts: BTreeMap<SessionKey, Draft>,
     documents: Vec<StoredDocument>,
     document_head: u64,
     /// What steps used; without its session where that was deleted.
@@ -150,6 +152,7 @@ impl Inner {
         if self.sessions.remove(&key).is_none() {
             return false;
         }
+        self.drafts.remove(&key);
         for (session, _) in self.usage.iter_mut().filter(|(session, _)| *session == Some(key)) {
             *session = None;
         }
@@ -206,6 +209,24 @@ impl Store for MemoryStore {
 
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, StoreError>> {
         Box::pin(future::ready(self.lock().append(append)))
+    }
+
+    fn write_draft(&self, session: SessionKey, step: &DraftStep, piece: &str) {
+        let mut inner = self.lock();
+        let begun = || Draft { step: step.clone(), text: String::new() };
+        let draft = inner.drafts.entry(session).or_insert_with(begun);
+        if draft.step != *step {
+            *draft = begun();
+        }
+        draft.text.push_str(piece);
+    }
+
+    fn clear_draft(&self, session: SessionKey) {
+        self.lock().drafts.remove(&session);
+    }
+
+    async fn draft(&self, session: SessionKey) -> Result<Option<Draft>, StoreError> {
+        Ok(self.lock().drafts.get(&session).cloned())
     }
 
     async fn delete_session(&self, session: SessionKey) -> Result<bool, StoreError> {

@@ -7,9 +7,15 @@ use tns_protocol::approval::AuditDecision;
 use tns_protocol::{ErrorCode, ToolCallId};
 
 use crate::approval::{ApprovalRequest, AuditRecord};
-use crate::event::{ApprovalResolved, AssistantMessage, DurableEvent, EventKind, ToolFinished, TurnFailed};
-use crate::history;
-use crate::store::{Append, NewEvent, OpenTurn, SessionKey, SessionState, Store, StoreError, StoredEvent};
+use crate::event::{
+    ApprovalResolved, AssistantMessage, DurableEvent, EventKind, MessageStatus, ToolFinished, TurnFailed,
+};
+use crate::history::{self, Range};
+use crate::message::Part;
+use crate::store::{
+    Append, Draft, NewEvent, OpenTurn, SessionKey, SessionState, Store, StoreError, StoredEvent,
+};
+use crate::turn::driver::message_id;
 
 /// What the client reads of a turn that the crash cut.
 const RESTARTED: &str = "the server was restarted while it worked on this reply; send the message again";
@@ -40,26 +46,39 @@ pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
                 .map(|event| NewEvent { turn: Some(turn.id.clone()), event })
                 .collect();
             store.append(Append { state: Some(state), ..Append::new(session.key, events) }).await?;
+            store.clear_draft(session.key);
             ended += 1;
         }
     }
     Ok(ended)
 }
 
-/// Returns the events that close a turn: how each waiting approval was settled, a result for each open call,
-/// then the turn's end.
+/// Returns the events that close a turn: how each waiting approval was settled, a result for each open call, what
+/// was written of a step that is not stored, then the turn's end.
 pub(crate) async fn closing(
     store: &dyn Store,
     session: SessionKey,
     turn: &OpenTurn,
     failed: TurnFailed,
 ) -> Result<Vec<DurableEvent>, StoreError> {
-    let mut rows = history::load(store, session, KINDS, None).await?;
+    let mut rows = history::load(store, session, KINDS, Range::default()).await?;
     rows.retain(|row| row.turn.as_ref() == Some(&turn.id));
-    Ok(closing_rows(&rows, turn, failed))
+    let draft = match store.draft(session).await {
+        Ok(draft) => draft,
+        Err(error) => {
+            tracing::warn!(turn = %turn.id, %error, "what was written of a step is lost");
+            None
+        }
+    };
+    Ok(closing_rows(&rows, turn, draft, failed))
 }
 
-fn closing_rows(rows: &[StoredEvent], turn: &OpenTurn, failed: TurnFailed) -> Vec<DurableEvent> {
+fn closing_rows(
+    rows: &[StoredEvent],
+    turn: &OpenTurn,
+    draft: Option<Draft>,
+    failed: TurnFailed,
+) -> Vec<DurableEvent> {
     let answered: Vec<ToolCallId> = rows
         .iter()
         .filter_map(|row| match &row.event {
@@ -74,11 +93,15 @@ fn closing_rows(rows: &[StoredEvent], turn: &OpenTurn, failed: TurnFailed) -> Ve
             _ => None,
         })
         .collect();
-    let steps = rows.iter().filter_map(|row| match &row.event {
-        DurableEvent::AssistantMessage(step) => Some(step as &AssistantMessage),
-        _ => None,
-    });
-    let results = history::open_calls(steps, &answered).into_iter().map(|call| {
+    let steps: Vec<&AssistantMessage> = rows
+        .iter()
+        .filter_map(|row| match &row.event {
+            DurableEvent::AssistantMessage(step) => Some(step),
+            _ => None,
+        })
+        .collect();
+    let written = draft.and_then(|draft| cut_step(draft, turn, &steps));
+    let results = history::open_calls(steps.into_iter(), &answered).into_iter().map(|call| {
         DurableEvent::ToolFinished(ToolFinished {
             agent: turn.agent.clone(),
             ran: started.contains(&&call.id),
@@ -88,7 +111,29 @@ fn closing_rows(rows: &[StoredEvent], turn: &OpenTurn, failed: TurnFailed) -> Ve
         })
     });
     let settled = waiting(rows).into_iter().flat_map(settled_by_server);
-    settled.chain(results).chain([DurableEvent::TurnFailed(failed)]).collect()
+    settled.chain(results).chain(written).chain([DurableEvent::TurnFailed(failed)]).collect()
+}
+
+/// Returns what people saw of a step that never ended; `None`: it is in the log, or is of another turn.
+fn cut_step(draft: Draft, turn: &OpenTurn, steps: &[&AssistantMessage]) -> Option<DurableEvent> {
+    let Draft { step, text } = draft;
+    let stored = steps.iter().filter(|stored| stored.response.as_ref() == Some(&step.response)).count();
+    if step.turn != turn.id || stored != step.after || text.trim().is_empty() {
+        return None;
+    }
+    Some(DurableEvent::AssistantMessage(AssistantMessage {
+        id: message_id(),
+        agent: step.agent,
+        parts: vec![Part::Text(text)],
+        model: step.model,
+        native: None,
+        notes: Vec::new(),
+        status: MessageStatus::Interrupted,
+        response: Some(step.response),
+        usage: None,
+        provider: None,
+        counted_on: None,
+    }))
 }
 
 /// Returns the approvals that nobody answered.

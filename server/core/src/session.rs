@@ -9,6 +9,7 @@ mod fork;
 pub mod hub;
 pub(crate) mod port;
 pub mod registry;
+mod title;
 
 use std::sync::Arc;
 

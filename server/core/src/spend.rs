@@ -13,16 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tns_protocol::{Day, Timestamp};
 
 use crate::engine::{Engine, Pricing, StepRequest, StepUsage};
-use crate::message::{Note, Part};
 use crate::store::{Store, StoreError};
+use crate::tokens;
 use crate::usage::Money;
 
 /// Output tokens that are held for a step which runs; most steps write less.
 const ESTIMATED_OUTPUT: u64 = 2_000;
-/// Bytes of text that make about one token.
-const BYTES_PER_TOKEN: usize = 4;
-/// Tokens that a picture counts for in an estimate.
-const PICTURE_TOKENS: usize = 1_500;
 
 /// The operator's limits, in US dollars; `None`: no limit. 0 lets only free models work.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -143,7 +139,7 @@ impl Ledger {
         if is_reached(each, session.spent) {
             return Err(SpendRefusal::Session);
         }
-        let amount = Money::from_dollars(engine.estimate(tokens(request), ESTIMATED_OUTPUT));
+        let amount = Money::from_dollars(engine.estimate(tokens::of_request(request), ESTIMATED_OUTPUT));
         let mut state = self.state();
         if is_reached(daily, state.spent.plus(state.held)) {
             return Err(SpendRefusal::Daily);
@@ -190,33 +186,6 @@ impl Drop for Hold {
 
 fn is_reached(limit: Option<f64>, spent: Money) -> bool {
     limit.is_some_and(|limit| spent >= Money::from_dollars(limit))
-}
-
-/// Returns about how many tokens a request has.
-fn tokens(request: &StepRequest) -> u64 {
-    let parts = request.messages.iter().flat_map(|message| &message.parts);
-    let said: usize = parts
-        .map(|part| match part {
-            Part::Text(text) => text.len(),
-            Part::Image(_) => PICTURE_TOKENS * BYTES_PER_TOKEN,
-            Part::ToolCall(call) => call.args.values().map(|value| value.to_string().len()).sum(),
-            Part::ToolResult(result) => result.output.len(),
-            Part::Note(note) => match note {
-                Note::Knowledge(passages) => passages.iter().map(|p| p.text.len()).sum(),
-                Note::Text(text) => text.len(),
-            },
-        })
-        .sum();
-    let native: usize = request
-        .messages
-        .iter()
-        .flat_map(|message| &message.native)
-        .map(|native| native.blocks.get().len())
-        .sum();
-    let tools: usize =
-        request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();
-    let bytes = request.system.len() + said + native + tools;
-    (bytes / BYTES_PER_TOKEN) as u64
 }
 
 #[cfg(test)]

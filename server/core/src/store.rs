@@ -1,6 +1,7 @@
 //! The seam to storage: sessions, the append-only log, documents. No SQL here.
 
 mod document;
+mod draft;
 mod import;
 mod log;
 mod search;
@@ -25,6 +26,7 @@ pub use document::{
     Collection, Document, DocumentChange, DocumentInfo, DocumentStore, Hit, Knowledge, KnowledgeError,
     KnowledgeQuery, NewDocument, hex,
 };
+pub use draft::{Draft, DraftStep};
 pub use import::{ImportKey, ImportedEvent, NewImport};
 pub use log::{
     AuditQuery, EventPage, EventQuery, MAX_PAGE_BYTES, MAX_PAGE_EVENTS, MAX_PAGE_SCAN, MAX_PAGE_SESSIONS,
@@ -82,6 +84,9 @@ pub struct SessionState {
     /// Most that it may spend, in US dollars; `None`: no more limit than any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
+    /// It was given a title, by its first message or by a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub titled: bool,
     /// Turns without an end: at most one runs, the others wait in this order.
     #[serde(default)]
     pub open_turns: Vec<OpenTurn>,
@@ -228,6 +233,17 @@ pub trait Store: Send + Sync + 'static {
     /// transaction, durable when the future is ready. The append takes its place in the order of
     /// writes when this is called, not when the future is polled, and is done even if the future is dropped.
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, StoreError>>;
+
+    /// Adds a piece to what is written of a running step; another step than before begins anew. It is there for
+    /// whoever opens the store after the process was killed, though not after the machine was. Does not wait; where
+    /// it can't be kept, that is logged and nothing else is lost.
+    fn write_draft(&self, session: SessionKey, step: &DraftStep, piece: &str);
+
+    /// Forgets what is written of a running step.
+    fn clear_draft(&self, session: SessionKey);
+
+    /// Reads what was written of the step that ran last. It may have been stored since.
+    async fn draft(&self, session: SessionKey) -> Result<Option<Draft>, StoreError>;
 
     /// Erases a session: its log, its state, its own documents, what people thought of its messages and what
     /// finds them. The erased text is not left in the store's files. A document erased shows as a removal in

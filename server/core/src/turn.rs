@@ -14,6 +14,8 @@ use std::time::Duration;
 pub struct TurnLimits {
     /// Most model calls of one turn; the last one is made without tools.
     pub rounds: u32,
+    /// Estimated tokens of a request beyond which the older part of the history is summarised.
+    pub compact_at: u64,
     /// How long a tool may run that has no limit of its own.
     pub tool: Duration,
     /// Most characters of a tool's output that are stored, shown and sent to the model.
@@ -28,6 +30,7 @@ impl Default for TurnLimits {
     fn default() -> Self {
         Self {
             rounds: 50,
+            compact_at: 100_000,
             tool: Duration::from_secs(30),
             result_chars: 20_000,
             unattended_approval: Duration::from_secs(120),

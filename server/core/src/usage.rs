@@ -82,12 +82,20 @@ pub struct UsageRow {
 impl UsageRow {
     /// Returns what an event adds, if it is a step that was counted. `at` is when it is stored.
     pub fn of(event: &DurableEvent, at: Timestamp) -> Option<Self> {
-        let DurableEvent::AssistantMessage(step) = event else { return None };
-        let usage = step.usage.as_ref()?;
+        let (provider, model, usage, counted_on) = match event {
+            DurableEvent::AssistantMessage(step) => {
+                (step.provider.as_deref(), &step.model, step.usage.as_ref()?, step.counted_on)
+            }
+            DurableEvent::Compacted(compacted) => {
+                let step = compacted.step.as_ref()?;
+                (Some(step.provider.as_str()), &step.model, &step.usage, step.counted_on)
+            }
+            _ => return None,
+        };
         Some(Self {
-            day: step.counted_on.unwrap_or(Day::of(at)),
-            provider: step.provider.clone().unwrap_or_default(),
-            model: step.model.clone(),
+            day: counted_on.unwrap_or(Day::of(at)),
+            provider: provider.unwrap_or_default().to_owned(),
+            model: model.clone(),
             steps: 1,
             input: usage.input.min(MAX_STEP_TOKENS),
             cached_input: usage.cached_input.min(MAX_STEP_TOKENS),

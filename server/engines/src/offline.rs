@@ -55,6 +55,10 @@ impl Engine for Offline {
         MODEL
     }
 
+    fn is_model(&self) -> bool {
+        false
+    }
+
     fn pricing(&self) -> Pricing {
         Pricing::Free
     }

@@ -88,6 +88,10 @@ impl Wire for Ollama {
         })
     }
 
+    fn context_window(&self) -> Option<u64> {
+        self.abilities.context_window
+    }
+
     /// A model of this machine.
     fn is_free(&self, target: &Target) -> bool {
         target.endpoint.is_loopback()

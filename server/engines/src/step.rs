@@ -73,6 +73,11 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync + 'static {
         refusal::usual_kind(status, said)
     }
 
+    /// Returns how many tokens the model takes in one request, where that is known.
+    fn context_window(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether models at this address cost nothing, unless the operator prices them.
     fn is_free(&self, target: &Target) -> bool {
         let _ = target;
@@ -226,6 +231,10 @@ impl Engine for RemoteEngine {
 
     fn accepts_images(&self) -> bool {
         self.line.target.accepts_images
+    }
+
+    fn context_window(&self) -> Option<u64> {
+        self.line.wire.context_window()
     }
 
     fn pricing(&self) -> Pricing {

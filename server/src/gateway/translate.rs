@@ -25,7 +25,7 @@ use tns_protocol::{
 use tns_server_core::agent::Agent;
 use tns_server_core::approval::{ApprovalRequest, AuditRecord};
 use tns_server_core::event::{
-    self, Answer, DurableEvent, Event, LiveEvent, MessageOrigin, MessageStatus, Published, ResumePoint,
+    self, Answer, DurableEvent, Event, LiveEvent, MessageOrigin, Published, ResumePoint,
 };
 use tns_server_core::message::Part;
 use tns_server_core::store::{self, StoredEvent};
@@ -434,6 +434,7 @@ fn user_message(message: &event::UserMessage) -> UserMessage {
             metadata: context.metadata.clone(),
         }),
         queued: message.queued,
+        during_response_id: message.during.clone(),
     }
 }
 
@@ -452,7 +453,7 @@ fn assistant_message(step: &event::AssistantMessage) -> AssistantMessage {
         agent_id: step.agent.clone(),
         message: text_of(&step.parts),
         model: step.model.clone(),
-        interrupted: step.status == MessageStatus::Interrupted,
+        interrupted: step.status.is_cut(),
         response_id: step.response.clone(),
     }
 }

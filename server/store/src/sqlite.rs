@@ -4,6 +4,7 @@ mod append;
 mod chores;
 mod connection;
 mod document;
+mod drafts;
 mod error;
 mod inspect;
 mod log;
@@ -31,14 +32,15 @@ use rusqlite::{Connection, OptionalExtension as _};
 use tns_protocol::{Day, MessageId, Seq, SessionId, Timestamp};
 use tns_server_core::approval::AuditRecord;
 use tns_server_core::store::{
-    Append, Appended, AuditQuery, Collection, DocumentChange, DocumentInfo, DocumentStore, EventPage,
-    EventQuery, ImportKey, ImportedEvent, NewImport, NewSession, Score, SearchPage, SearchQuery,
+    Append, Appended, AuditQuery, Collection, DocumentChange, DocumentInfo, DocumentStore, Draft, DraftStep,
+    EventPage, EventQuery, ImportKey, ImportedEvent, NewImport, NewSession, Score, SearchPage, SearchQuery,
     SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StreamPage,
 };
 use tns_server_core::usage::{Money, UsageRow};
 use uuid::Uuid;
 
 use append::AppendEvents;
+use drafts::Drafts;
 use error::Fault;
 pub(crate) use inspect::inspect;
 pub use inspect::{Inspection, Pages};
@@ -86,6 +88,7 @@ pub struct SqliteStore {
     readers: Readers,
     writer: Writer,
     shared: Arc<Shared>,
+    drafts: Arc<Drafts>,
     epoch: String,
 }
 
@@ -163,7 +166,8 @@ impl SqliteStore {
         shared.head.store(numbers.last_gseq, Ordering::Release);
         let readers = Readers::start(path, options.busy_timeout)?;
         let writer = Writer::start(connection, numbers, Arc::clone(&shared), options)?;
-        Ok(Self { readers, writer, shared, epoch })
+        let drafts = Arc::new(Drafts::beside(path));
+        Ok(Self { readers, writer, shared, drafts, epoch })
     }
 }
 
@@ -217,8 +221,24 @@ impl Store for SqliteStore {
         }
     }
 
+    fn write_draft(&self, session: SessionKey, step: &DraftStep, piece: &str) {
+        self.drafts.write(session, step, piece);
+    }
+
+    fn clear_draft(&self, session: SessionKey) {
+        self.drafts.clear(session);
+    }
+
+    async fn draft(&self, session: SessionKey) -> Result<Option<Draft>, StoreError> {
+        let drafts = Arc::clone(&self.drafts);
+        let reading = tokio::task::spawn_blocking(move || drafts.read(session));
+        reading.await.map_err(|error| StoreError::Failed(error.to_string()))?
+    }
+
     async fn delete_session(&self, session: SessionKey) -> Result<bool, StoreError> {
-        self.writer.submit(DeleteSession(session)).await
+        let deleted = self.writer.submit(DeleteSession(session)).await?;
+        self.drafts.clear(session);
+        Ok(deleted)
     }
 
     async fn sessions_idle_since(

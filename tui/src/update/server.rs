@@ -257,6 +257,8 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Turn {
             let text = format!("history summarised: {before} → {after} tokens");
             model.transcript.notice(Role::Faint, &text);
         }
+        // Its first message gave it its title, which the status line shows.
+        ServerMessage::SessionUpdated(_) if frame.turn_id.is_some() => {}
         ServerMessage::SessionUpdated(updated) => match updated.title {
             Some(title) => passing(model, source, &format!("the session is called {title} now")),
             None => passing(model, source, "the session has no title now"),

@@ -29,7 +29,9 @@ use crate::agent::Agent;
 use crate::approval::broker::Broker;
 use crate::engine::Engine;
 use crate::event::{ActiveReply, Answer, DurableEvent, Event, LiveEvent, Published, Refusal, Subscriber};
-use crate::store::{Append, Appended, Condition, NewEvent, SessionRecord, SessionState, StoreError};
+use crate::store::{
+    Append, Appended, Condition, DraftStep, NewEvent, SessionRecord, SessionState, StoreError,
+};
 use crate::usage::UsageRow;
 
 /// The task of a session.
@@ -102,6 +104,8 @@ struct Running {
     cancel: CancellationToken,
     /// The reply, as far as it is written.
     reply: ActiveReply,
+    /// The step of it that is being written.
+    step: DraftStep,
     task: tokio::task::AbortHandle,
     /// Counts the turn while it runs.
     _counted: turns::Counted,
@@ -312,20 +316,28 @@ impl Actor {
         Ok(Some(published))
     }
 
-    /// Keeps what is written of the running step, for whoever joins in the middle of it.
+    /// Keeps what is written of the running step, for whoever joins in the middle of it, and for whoever comes after
+    /// the server was killed: it is kept before it is shown.
     fn follow_reply(&mut self, events: &[Arc<Published>]) {
         let Some(running) = &mut self.running else { return };
+        let mut written = String::new();
         for published in events {
             match &published.event {
                 Event::Live(LiveEvent::Token { text, index, .. }) => {
-                    running.reply.text.push_str(text);
+                    written.push_str(text);
                     running.reply.index = index + text.chars().count() as u64;
                 }
                 Event::Durable(event) if matches!(**event, DurableEvent::AssistantMessage(_)) => {
                     running.reply.text.clear();
+                    written.clear();
+                    running.step.after += 1;
                 }
                 Event::Durable(_) | Event::Live(_) | Event::Answer(_) => {}
             }
+        }
+        if !written.is_empty() {
+            running.reply.text.push_str(&written);
+            self.deps.store.write_draft(self.identity.key, &running.step, &written);
         }
     }
 

@@ -79,6 +79,7 @@ mod tests {
             client_message_id: None,
             context: None,
             queued: false,
+            during: None,
         })
     }
 

@@ -17,7 +17,7 @@ use super::{Letter, MAILBOX, SessionCommand, SessionDeps, SessionHandle, Session
 use crate::agent::{Agent, NewAgent};
 use crate::engine::{EngineChoice, OpenError};
 use crate::event::{Answer, Log};
-use crate::history;
+use crate::history::{self, Range};
 use crate::store::{NewSession, SessionRecord, SessionState, StoreError};
 use crate::tool::Workspace;
 
@@ -228,7 +228,8 @@ impl Registry {
             return Err(RegistryError::BeyondLog { at_seq, head_seq: record.head_seq });
         }
         let mut fold = Fold::default();
-        let rows = history::load(log.store.as_ref(), log.session, fork::KINDS, Some(at_seq + 1)).await?;
+        let until = Range { after: 0, before: Some(at_seq + 1) };
+        let rows = history::load(log.store.as_ref(), log.session, fork::KINDS, until).await?;
         rows.into_iter().for_each(|row| fold.take(row));
         let Some(state) = fold.state(&record.state) else { return Err(RegistryError::OpenTurn(at_seq)) };
         let new = NewSession {

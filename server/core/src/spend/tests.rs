@@ -9,6 +9,7 @@ use super::*;
 use crate::engine::StepStream;
 use crate::event::{AssistantMessage, DurableEvent, MessageStatus};
 use crate::memory::MemoryStore;
+use crate::message::{Note, Part};
 use crate::store::{Append, LOCAL_PRINCIPAL, NewEvent, NewSession, SessionKey, SessionState};
 
 const DAY_MICROS: i64 = 86_400_000_000;
@@ -241,7 +242,7 @@ async fn a_server_that_starts_again_goes_on_from_what_is_stored() {
 #[test]
 fn an_estimate_counts_all_that_is_sent() {
     let mut request = request();
-    assert_eq!(tokens(&request), 0);
+    assert_eq!(tokens::of_request(&request), 0);
     request.system = "x".repeat(40).into();
     let parts = vec![Part::Text("y".repeat(400)), Part::Note(Note::Text("z".repeat(4)))];
     request.messages = vec![crate::message::ModelMessage {
@@ -249,7 +250,7 @@ fn an_estimate_counts_all_that_is_sent() {
         parts,
         native: Vec::new(),
     }];
-    assert_eq!(tokens(&request), 111);
+    assert_eq!(tokens::of_request(&request), 111);
 }
 
 /// What may happen to a ledger and the store behind it.

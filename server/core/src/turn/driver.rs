@@ -3,6 +3,8 @@
 //! It never writes to the store: the session does, in the order of the reports. The next model call
 //! starts while results are still being stored; its tokens are shown when that is done.
 
+mod compact;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -19,7 +21,7 @@ use crate::engine::{
     Engine, EngineError, EngineErrorKind, Pricing, StepEvent, StepOutcome, StepRequest, StepUsage,
 };
 use crate::event::{AssistantMessage, DurableEvent, LiveEvent, MessageStatus, ToolFinished, UserMessage};
-use crate::history::{self, Conversation, text_of, user_parts};
+use crate::history::{Asked, Conversation, Past, text_of};
 use crate::message::{Note, Part, Passage, ToolCall};
 use crate::session::client_tools::ProxyTool;
 use crate::session::port::{OpenedEngine, Outgoing};
@@ -28,6 +30,7 @@ use crate::spend::{SessionSpend, StepToCome};
 use crate::store::{KnowledgeQuery, StoreError};
 use crate::tool::{Tool, ToolSpec};
 use crate::usage::Money;
+use compact::Readiness;
 
 /// Most pieces of a reply that are reported together.
 const MAX_BATCH: usize = 512;
@@ -50,8 +53,6 @@ pub(crate) struct TurnTask {
     pub(crate) response: MessageId,
     /// The log's last place when the turn began.
     pub(crate) head_seq: Seq,
-    /// Turns whose messages the model must not see yet.
-    pub(crate) waiting: Vec<MessageId>,
     /// Most that the session may spend, in dollars.
     pub(crate) budget: Option<f64>,
     pub(crate) context: CallContext,
@@ -79,6 +80,10 @@ struct Driver {
     spend: SessionSpend,
     /// The day on which the last step counts.
     counted_on: Option<Day>,
+    /// Whether the history may be compacted now.
+    readiness: Readiness,
+    /// What calls for summaries used and the state has not heard of yet.
+    used: Vec<StepUsage>,
 }
 
 impl TurnTask {
@@ -103,8 +108,7 @@ impl TurnTask {
         // What comes while the history is read belongs to a later turn.
         let before = Some(self.head_seq + 1);
         let store = self.deps.store.as_ref();
-        let rows =
-            history::load(store, self.identity.key, history::CONVERSATION, before).await.map_err(failed)?;
+        let past = Past::load(store, self.identity.key, &self.agent.id, before).await.map_err(failed)?;
         let engine = match &self.engine {
             Some(engine) => engine.clone(),
             None => {
@@ -118,10 +122,8 @@ impl TurnTask {
         };
         let spend = self.spend().await?;
         let notes = self.notes().await;
-        let mut left_out = self.waiting.clone();
-        left_out.push(self.message.id.clone());
-        let mut conversation = Conversation::of(&rows, &self.agent, &self.team, &left_out);
-        conversation.user(user_parts(&self.message, notes.clone()));
+        let asked = Asked { message: &self.message, notes: &notes };
+        let conversation = Conversation::of(&past, &self.agent, &self.team, Some(asked));
         Ok(Driver {
             engine,
             conversation,
@@ -133,6 +135,8 @@ impl TurnTask {
             stops: HashMap::new(),
             spend,
             counted_on: None,
+            readiness: Readiness::Ready,
+            used: Vec::new(),
             task: self,
         })
     }
@@ -211,10 +215,13 @@ impl Driver {
                         self.report(&mut events).await;
                         let input = self.call_model(tools).await;
                         cancelled |= matches!(input, TurnInput::Cancel { .. });
+                        inputs.extend(self.used.drain(..).map(TurnInput::Used));
                         inputs.push_back(input);
                     }
                     TurnEffect::StoreStep(step) => events.push(self.store_step(step)),
-                    TurnEffect::StorePartial(text) => events.push(self.store_partial(text)),
+                    TurnEffect::StorePartial(partial, status) => {
+                        events.push(self.store_partial(partial, status));
+                    }
                     TurnEffect::Decide(call) => self.decide(call),
                     TurnEffect::RunTool(call) => self.run_tool(&call),
                     TurnEffect::StopTool(call) => {
@@ -276,16 +283,8 @@ impl Driver {
         }
     }
 
-    /// Calls the model, unless a spending limit is reached.
-    async fn call_model(&mut self, tools: bool) -> TurnInput {
-        let request = StepRequest {
-            system: self.task.agent.system.clone(),
-            tools: if tools { self.offered() } else { Arc::new([]) },
-            messages: self.conversation.messages(),
-            effort: None,
-            max_output_tokens: None,
-            temperature: None,
-        };
+    /// Calls the model once, unless a spending limit is reached.
+    async fn step(&mut self, request: StepRequest) -> TurnInput {
         let step = StepToCome { engine: self.engine.as_ref(), request: &request, session: self.spend };
         let hold = match self.task.deps.ledger.admit(step) {
             Ok(hold) => hold,
@@ -299,6 +298,7 @@ impl Driver {
             TurnInput::StepFinished(outcome) => Some(&outcome.usage),
             TurnInput::StepFailed { partial, .. } | TurnInput::Cancel { partial } => partial.usage.as_ref(),
             TurnInput::Begin
+            | TurnInput::Used(_)
             | TurnInput::SpendCap { .. }
             | TurnInput::Decided { .. }
             | TurnInput::ToolFinished(_) => None,
@@ -308,6 +308,18 @@ impl Driver {
             self.spend.spent = self.spend.spent.plus(Money::of_step(used));
         }
         input
+    }
+
+    /// Returns the model call that comes next.
+    fn request(&self, tools: bool) -> StepRequest {
+        StepRequest {
+            system: self.task.agent.system.clone(),
+            tools: if tools { self.offered() } else { Arc::new([]) },
+            messages: self.conversation.messages().to_vec(),
+            effort: None,
+            max_output_tokens: None,
+            temperature: None,
+        }
     }
 
     async fn run_step(&mut self, request: StepRequest) -> TurnInput {
@@ -425,10 +437,10 @@ impl Driver {
         self.assistant_message(step.parts, step.model, step.native, MessageStatus::Complete, usage)
     }
 
-    fn store_partial(&mut self, partial: Partial) -> Outgoing {
+    fn store_partial(&mut self, partial: Partial, status: MessageStatus) -> Outgoing {
         let model = self.engine.model().to_owned();
         let parts = if partial.text.is_empty() { Vec::new() } else { vec![Part::Text(partial.text)] };
-        self.assistant_message(parts, model, None, MessageStatus::Interrupted, partial.usage)
+        self.assistant_message(parts, model, None, status, partial.usage)
     }
 
     fn assistant_message(

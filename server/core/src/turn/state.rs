@@ -10,6 +10,7 @@ use tns_protocol::chat::{StopReason, Usage};
 
 use super::calls::CANCELLED;
 use crate::engine::{EngineError, StepOutcome, StepStop, StepUsage};
+use crate::event::MessageStatus;
 use crate::message::{Part, ToolCall, ToolResult};
 
 /// Most tool calls of one step; the rest are answered with an error.
@@ -32,6 +33,8 @@ pub enum TurnInput {
         /// Why.
         error: EngineError,
     },
+    /// A model call beside the reply, such as one for a summary, used this.
+    Used(StepUsage),
     /// A spending limit is reached: the model was not called.
     SpendCap {
         /// One line for people.
@@ -63,7 +66,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.usage.is_none()
     }
 }
@@ -106,8 +109,8 @@ pub enum TurnEffect {
     },
     /// Store a step and show it to the model from now on.
     StoreStep(StepOutcome),
-    /// Store what is left of a step that was cut.
-    StorePartial(Partial),
+    /// Store what is left of a step that was cut, and how it was.
+    StorePartial(Partial, MessageStatus),
     /// Find out whether a call may run.
     Decide(ToolCall),
     /// Run a call.
@@ -205,6 +208,7 @@ impl TurnState {
             TurnInput::Begin => self.call_model(&mut effects),
             TurnInput::StepFinished(outcome) => self.step_finished(outcome, &mut effects),
             TurnInput::StepFailed { partial, error } => self.step_failed(partial, error, &mut effects),
+            TurnInput::Used(usage) => self.count(&usage),
             TurnInput::SpendCap { message } => self.spend_cap(message, &mut effects),
             TurnInput::Decided { call, decided } => self.decided(&call, decided, &mut effects),
             TurnInput::ToolFinished(finished) => self.tool_finished(finished, &mut effects),
@@ -271,12 +275,12 @@ impl TurnState {
         self.usage.unpriced |= step.cost.is_none();
     }
 
-    fn cut(&mut self, partial: Partial, effects: &mut Vec<TurnEffect>) {
+    fn cut(&mut self, partial: Partial, status: MessageStatus, effects: &mut Vec<TurnEffect>) {
         if let Some(usage) = &partial.usage {
             self.count(usage);
         }
         if !partial.is_empty() {
-            effects.push(TurnEffect::StorePartial(partial));
+            effects.push(TurnEffect::StorePartial(partial, status));
         }
     }
 
@@ -292,7 +296,7 @@ impl TurnState {
 
     fn step_failed(&mut self, partial: Partial, error: EngineError, effects: &mut Vec<TurnEffect>) {
         let Mode::Model { .. } = self.mode else { return };
-        self.cut(partial, effects);
+        self.cut(partial, MessageStatus::Failed, effects);
         self.end(TurnEnd::Failed { code: error.kind.code(), message: error.message }, effects);
     }
 
@@ -322,7 +326,7 @@ impl TurnState {
     fn cancel(&mut self, partial: Partial, effects: &mut Vec<TurnEffect>) {
         match self.mode {
             Mode::Ended | Mode::Stopping => return,
-            Mode::Model { .. } => self.cut(partial, effects),
+            Mode::Model { .. } => self.cut(partial, MessageStatus::Interrupted, effects),
             Mode::Tools => {}
         }
         self.mode = Mode::Stopping;

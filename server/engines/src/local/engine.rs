@@ -79,6 +79,10 @@ impl Engine for LocalEngine {
         &self.name
     }
 
+    fn context_window(&self) -> Option<u64> {
+        u64::try_from(self.shared.shelf.context()).ok()
+    }
+
     fn pricing(&self) -> Pricing {
         Pricing::Free
     }

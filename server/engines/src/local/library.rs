@@ -128,12 +128,17 @@ impl Shelf {
         Ok(loaded)
     }
 
+    /// Returns how many tokens a conversation with the model may have.
+    pub(super) fn context(&self) -> usize {
+        Kind::context(&self.header)
+    }
+
     fn read(&self) -> Result<Loaded, EngineError> {
         let name = &self.found.name;
         let unusable = |why: &str| {
             provider(format!("the model file of {name} can't be used: {}", one_line(first_line(why), DETAIL)))
         };
-        let context = Kind::context(&self.header);
+        let context = self.context();
         let (weights, metadata) = Weights::load(&self.found.path, self.kind, context)
             .map_err(|error| unusable(&error.to_string()))?;
         let vocabulary = Vocabulary::read(&metadata).map_err(|error| unusable(&error))?;

@@ -9,6 +9,8 @@ use tns_server_core::engine::Effort;
 pub(super) struct Abilities {
     pub(super) tools: bool,
     pub(super) pictures: bool,
+    /// Most tokens that it reads at once, where Ollama tells.
+    pub(super) context_window: Option<u64>,
     thinking: Thinking,
 }
 
@@ -73,17 +75,19 @@ impl Shown {
 impl Abilities {
     /// Of a model of which nothing is told: tools are what agents are for, the rest is not tried.
     pub(super) fn untold() -> Self {
-        Self { tools: true, pictures: false, thinking: Thinking::Untold }
+        Self { tools: true, pictures: false, context_window: None, thinking: Thinking::Untold }
     }
 
     pub(super) fn of(shown: &Shown) -> Self {
+        let context_window = shown.context_window();
         if shown.capabilities.is_none() {
-            return Self::untold();
+            return Self { context_window, ..Self::untold() };
         }
         let can = |name: &str| shown.can(name) == Some(true);
         Self {
             tools: can("tools"),
             pictures: can("vision"),
+            context_window,
             thinking: if can("thinking") { Thinking::of(shown) } else { Thinking::Untold },
         }
     }

@@ -15,7 +15,7 @@ use tns_protocol::rest::{
 };
 use tns_protocol::session::{Feedback, FeedbackScore, FeedbackStored};
 use tns_protocol::{ErrorCode, Seq, SessionId, Timestamp};
-use tns_server_core::event::{DurableEvent, EventKind, MessageStatus};
+use tns_server_core::event::{DurableEvent, EventKind};
 use tns_server_core::session::SessionHandle;
 use tns_server_core::session::registry::SessionStart;
 use tns_server_core::store::{
@@ -244,7 +244,7 @@ fn stored_message(row: &StoredEvent) -> Option<StoredMessage> {
         DurableEvent::UserMessage(message) => (MessageRole::User, None, text_of(&message.parts), None, false),
         DurableEvent::AssistantMessage(step) if step.parts.is_empty() => return None,
         DurableEvent::AssistantMessage(step) => {
-            let cut = step.status == MessageStatus::Interrupted;
+            let cut = step.status.is_cut();
             (MessageRole::Assistant, Some(step.agent.to_string()), text_of(&step.parts), None, cut)
         }
         DurableEvent::ToolFinished(finished) => {

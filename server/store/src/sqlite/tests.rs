@@ -94,6 +94,7 @@ fn says(text: &str) -> NewEvent {
         client_message_id: None,
         context: None,
         queued: false,
+        during: None,
     };
     NewEvent { turn: Some(id), event: DurableEvent::UserMessage(message) }
 }

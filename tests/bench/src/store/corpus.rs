@@ -96,6 +96,7 @@ impl Corpus {
             client_message_id: None,
             context: None,
             queued: false,
+            during: None,
         };
         NewEvent { turn: None, event: DurableEvent::UserMessage(message) }
     }

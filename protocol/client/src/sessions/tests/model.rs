@@ -152,6 +152,7 @@ impl Server {
                         client_message_id: name,
                         context: None,
                         queued: false,
+                        during_response_id: None,
                     });
                 }
             }

@@ -8,6 +8,7 @@ use super::{Actor, Closing, Lifetime};
 use crate::event::{Answer, DurableEvent, Event, Published};
 use crate::session::ReplyTo;
 use crate::session::port::Outgoing;
+use crate::store::SessionState;
 
 impl Actor {
     pub(super) async fn on_rename(&mut self, title: Option<String>, to: ReplyTo) {
@@ -15,7 +16,8 @@ impl Actor {
             return self.reply(to, Answer::Done);
         }
         let events = vec![Outgoing::durable(DurableEvent::Renamed(title.clone()))];
-        match self.commit_titled(None, events, None, Some(title), None).await {
+        let next = (!self.state.titled).then(|| SessionState { titled: true, ..self.state.clone() });
+        match self.commit_titled(None, events, next, Some(title), None).await {
             Ok(_) => self.reply(to, Answer::Done),
             Err(error) => self.refuse_for_store(to, "session_rename", &error),
         }

@@ -13,14 +13,14 @@ use crate::agent::{Agent, NewAgent};
 use crate::approval::broker::Settled;
 use crate::engine::{Engine, OpenError};
 use crate::event::{
-    ActiveReply, Answer, DurableEvent, EventKind, LiveEvent, Published, TurnDone, TurnFailed,
+    ActiveReply, Answer, DurableEvent, EventKind, LiveEvent, MessageOrigin, Published, TurnDone, TurnFailed,
     TurnInterrupted, UserMessage,
 };
-use crate::history;
+use crate::history::{self, text_of};
 use crate::recovery;
 use crate::session::port::{OpenedEngine, Outgoing, TurnPort, TurnReport};
-use crate::session::{AgentChange, ChatCommand, MAX_QUEUED, ReplyTo};
-use crate::store::{Condition, OpenTurn, SessionState, StoreError};
+use crate::session::{AgentChange, ChatCommand, MAX_QUEUED, ReplyTo, title};
+use crate::store::{Condition, DraftStep, OpenTurn, SessionState, StoreError};
 use crate::turn::calls::{CANCELLED, CallContext};
 use crate::turn::driver::{TurnTask, message_id};
 use crate::turn::state::TurnEnd;
@@ -87,6 +87,7 @@ impl Actor {
             client_message_id: chat.client_message_id.clone(),
             context: chat.context,
             queued: busy,
+            during: self.running.as_ref().map(|running| running.reply.response.clone()),
         };
         let condition = chat.client_message_id.clone().map(Condition::NewMessage);
         self.close_unclosed().await;
@@ -94,9 +95,13 @@ impl Actor {
         let open = OpenTurn { id: message.id.clone(), agent: agent.id.clone(), waiting: busy };
         next.open_turns.push(open);
         let mut events = vec![Outgoing::durable(DurableEvent::UserMessage(message.clone()))];
+        let title = self.first_title(&message);
+        next.titled |= title.is_some();
+        events.extend(title.clone().map(|title| Outgoing::durable(DurableEvent::Renamed(Some(title)))));
+        let title = title.map(Some);
         let turn = message.id.clone();
         if busy {
-            match self.commit(Some(&turn), events, Some(next), condition).await {
+            match self.commit_titled(Some(&turn), events, Some(next), title, condition).await {
                 // The same message again: it waits, or was answered, already.
                 Ok(stored) => {
                     self.accepted(chat.client_message_id, turn, stored, to).await;
@@ -109,7 +114,7 @@ impl Actor {
             // The model works while the message is stored; nothing of it is shown before.
             let begun = self.start(agent, message);
             events.extend(begun);
-            match self.commit(Some(&turn), events, Some(next), condition).await {
+            match self.commit_titled(Some(&turn), events, Some(next), title, condition).await {
                 Ok(stored) => {
                     if stored.is_none() {
                         self.drop_running();
@@ -122,6 +127,13 @@ impl Actor {
                 }
             }
         }
+    }
+
+    /// Returns the title that a session without one gets from its user's first message.
+    fn first_title(&self, message: &UserMessage) -> Option<String> {
+        let by_user = message.context.as_ref().is_none_or(|context| context.origin == MessageOrigin::User);
+        let untitled = self.title.is_none() && !self.state.titled;
+        (untitled && by_user).then(|| title::of_message(&text_of(&message.parts))).flatten()
     }
 
     /// Answers a message that is stored; `stored` is `None` for one that was there before.
@@ -217,13 +229,6 @@ impl Actor {
             engine: self.engines.get(&agent.id).cloned(),
             head_seq: self.head_seq,
             budget: self.state.budget,
-            waiting: self
-                .state
-                .open_turns
-                .iter()
-                .filter(|turn| turn.waiting)
-                .map(|turn| turn.id.clone())
-                .collect(),
             context: CallContext {
                 agent: agent.id.clone(),
                 workspace: self.identity.workspace.clone(),
@@ -243,8 +248,15 @@ impl Actor {
         let _counted = Counted::new(self.turns.clone());
         let started = LiveEvent::ResponseStarted { agent: agent.id.clone(), response: response.clone() };
         let begun = [thinking(&agent, true), Outgoing::Live(started)];
+        let step = DraftStep {
+            turn: turn.clone(),
+            response: response.clone(),
+            agent: agent.id.clone(),
+            model: agent.model.clone(),
+            after: 0,
+        };
         let reply = ActiveReply { response, agent: agent.id.clone(), text: String::new(), index: 0 };
-        self.running = Some(Running { turn, agent, reports, cancel, reply, task, _counted });
+        self.running = Some(Running { turn, agent, reports, cancel, reply, step, task, _counted });
         begun
     }
 
@@ -356,9 +368,12 @@ impl Actor {
         events.push(Outgoing::Live(over));
         events.push(thinking(&running.agent, false));
         events.push(Outgoing::durable(ended(end, response)));
-        if let Err(error) = self.commit(Some(&running.turn), events, Some(next), None).await {
-            let Running { turn, agent, reply, .. } = running;
-            self.announce_failure(Dropped { turn, agent, response: reply.response }, &error).await;
+        match self.commit(Some(&running.turn), events, Some(next), None).await {
+            Ok(_) => self.deps.store.clear_draft(self.identity.key),
+            Err(error) => {
+                let Running { turn, agent, reply, .. } = running;
+                self.announce_failure(Dropped { turn, agent, response: reply.response }, &error).await;
+            }
         }
         self.set_approval_deadline();
         self.start_next_turn().await;
@@ -420,7 +435,9 @@ impl Actor {
         let mut next = self.state.clone();
         next.open_turns.retain(|open| open.id != turn.id);
         let events = events.into_iter().map(Outgoing::durable).collect();
-        self.commit(Some(&turn.id), events, Some(next), None).await.map(drop)
+        self.commit(Some(&turn.id), events, Some(next), None).await?;
+        self.deps.store.clear_draft(self.identity.key);
+        Ok(())
     }
 }
 

@@ -151,7 +151,10 @@ fn cancel_keeps_what_was_shown() {
     let mut state = begun(50);
     assert_eq!(
         state.next(TurnInput::Cancel { partial: partial("hal") }),
-        [TurnEffect::StorePartial(partial("hal")), TurnEffect::End(TurnEnd::Interrupted { usage: usage(0) })]
+        [
+            TurnEffect::StorePartial(partial("hal"), MessageStatus::Interrupted),
+            TurnEffect::End(TurnEnd::Interrupted { usage: usage(0) })
+        ]
     );
     assert_eq!(state.next(TurnInput::StepFinished(step("late", &[]))), []);
 }
@@ -183,7 +186,7 @@ fn a_failed_step_ends_the_turn_with_the_engines_code() {
     assert_eq!(
         state.next(TurnInput::StepFailed { partial: partial("Mor"), error }),
         [
-            TurnEffect::StorePartial(partial("Mor")),
+            TurnEffect::StorePartial(partial("Mor"), MessageStatus::Failed),
             TurnEffect::End(TurnEnd::Failed { code: ErrorCode::StreamIncomplete, message: "cut".into() }),
         ]
     );
@@ -234,7 +237,7 @@ proptest! {
             TurnEffect::StoreResult(finished) => Some(finished.result.call.as_str()),
             TurnEffect::CallModel { .. }
             | TurnEffect::StoreStep(_)
-            | TurnEffect::StorePartial(_)
+            | TurnEffect::StorePartial(..)
             | TurnEffect::Decide(_)
             | TurnEffect::RunTool(_)
             | TurnEffect::StopTool(_)
@@ -280,7 +283,10 @@ fn what_a_cut_step_used_is_stored_and_counted() {
     let usage = Usage { tokens: 10, cost: 0.0, unpriced: true };
     assert_eq!(
         state.next(TurnInput::Cancel { partial: cut.clone() }),
-        [TurnEffect::StorePartial(cut), TurnEffect::End(TurnEnd::Interrupted { usage })]
+        [
+            TurnEffect::StorePartial(cut, MessageStatus::Interrupted),
+            TurnEffect::End(TurnEnd::Interrupted { usage })
+        ]
     );
 }
 

@@ -1,0 +1,229 @@
+//! Puts a summary in the place of the older part of a history that grows too long for its model.
+//!
+//! The agent's own engine writes it, in a call of its own that nobody is shown. What fails here leaves the history as
+//! it was: the next turn tries again.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+
+use super::{Driver, Outgoing};
+use crate::engine::{EngineErrorKind, StepEvent, StepOutcome, StepRequest, StepUsage};
+use crate::event::{CountedStep, DurableEvent, LiveEvent, MessageStatus};
+use crate::history::{self, Asked, Keep, Past, Plan, text_of};
+use crate::message::{ModelMessage, ModelRole, Part};
+use crate::spend::StepToCome;
+use crate::tokens::{self, CHARS_PER_TOKEN};
+use crate::turn::state::{Partial, TurnInput};
+use crate::usage::Money;
+
+/// The part of a model's window that a conversation may fill, in percent.
+const WINDOW_PERCENT: u64 = 80;
+/// The part of the limit that is kept word for word beside a summary: one in so many.
+const KEPT_SHARE: u64 = 4;
+/// The part of the limit that the text may have from which a summary is made: one in so many.
+const TRANSCRIPT_SHARE: u64 = 2;
+/// The same after the model refused a request for its length, of the length that it refused: its limit isn't known.
+const REFUSED_SHARE: u64 = 8;
+
+/// Whether history may be compacted now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    Ready,
+    /// It was just done: not before the model has made another step.
+    Done,
+    /// It failed: not in this turn.
+    Failed,
+}
+
+/// How an attempt ended.
+enum Attempt {
+    Done,
+    NotDone,
+    Cancelled,
+}
+
+/// How the call for a summary ended, and what it used as far as it is known.
+enum Written {
+    Whole(StepOutcome),
+    Failed(Option<StepUsage>),
+    Cancelled(Option<StepUsage>),
+}
+
+impl Driver {
+    /// Calls the model; makes room before that where the history is long, and after it where the model says so.
+    pub(super) async fn call_model(&mut self, tools: bool) -> TurnInput {
+        let limit = self.limit();
+        let mut request = self.request(tools);
+        let mut length = tokens::of_request(&request);
+        if length > limit {
+            let keep = Keep::Tokens(limit / KEPT_SHARE);
+            let chars = limit * CHARS_PER_TOKEN / TRANSCRIPT_SHARE;
+            match self.compact(keep, chars).await {
+                Attempt::Done => {
+                    request = self.request(tools);
+                    length = tokens::of_request(&request);
+                }
+                Attempt::NotDone => {}
+                Attempt::Cancelled => return TurnInput::Cancel { partial: Partial::default() },
+            }
+        }
+        let input = self.step(request).await;
+        let overflowed = matches!(&input, TurnInput::StepFailed { partial, error }
+            if error.kind == EngineErrorKind::ContextOverflow && partial.is_empty());
+        if !overflowed {
+            if matches!(input, TurnInput::StepFinished(_)) && self.readiness == Readiness::Done {
+                self.readiness = Readiness::Ready;
+            }
+            return input;
+        }
+        let chars = length.min(limit) * CHARS_PER_TOKEN / REFUSED_SHARE;
+        match self.compact(Keep::Least, chars).await {
+            Attempt::Done => self.step(self.request(tools)).await,
+            Attempt::NotDone => input,
+            Attempt::Cancelled => TurnInput::Cancel { partial: Partial::default() },
+        }
+    }
+
+    /// Returns how many tokens a request may have before it is made shorter.
+    fn limit(&self) -> u64 {
+        let window = self.engine.context_window().map(|window| window / 100 * WINDOW_PERCENT);
+        let limit = self.task.deps.limits.compact_at;
+        window.map_or(limit, |window| window.min(limit))
+    }
+
+    async fn compact(&mut self, keep: Keep, max_chars: u64) -> Attempt {
+        if self.readiness != Readiness::Ready || !self.engine.is_model() {
+            return Attempt::NotDone;
+        }
+        // What was reported is in the log when this is answered.
+        if !self.task.context.port.commit(Vec::new()).await {
+            return if self.task.context.cancel.is_cancelled() {
+                Attempt::Cancelled
+            } else {
+                Attempt::NotDone
+            };
+        }
+        let agent = self.task.agent.clone();
+        let store = self.task.deps.store.clone();
+        let past = match Past::load(store.as_ref(), self.task.identity.key, &agent.id, None).await {
+            Ok(past) => past,
+            Err(error) => {
+                tracing::warn!(session = %self.task.identity.id, %error, "the history can't be read again");
+                return Attempt::NotDone;
+            }
+        };
+        let max_chars = usize::try_from(max_chars).unwrap_or(usize::MAX);
+        let Some(plan) = Plan::of(&past, &agent, &self.task.team, keep, max_chars) else {
+            return Attempt::NotDone;
+        };
+        let attempt = self.replace(&past, &plan).await;
+        self.readiness = match attempt {
+            Attempt::Done => Readiness::Done,
+            Attempt::NotDone | Attempt::Cancelled => Readiness::Failed,
+        };
+        attempt
+    }
+
+    /// Has the summary written and stored, and goes on with it.
+    async fn replace(&mut self, past: &Past, plan: &Plan) -> Attempt {
+        let text = format!("<transcript>\n{}</transcript>\n\nWrite the summary.", plan.transcript);
+        let asked = ModelMessage { role: ModelRole::User, parts: vec![Part::Text(text)], native: Vec::new() };
+        let request = StepRequest {
+            system: history::SYSTEM.into(),
+            tools: Arc::new([]),
+            messages: vec![asked],
+            effort: None,
+            max_output_tokens: None,
+            temperature: None,
+        };
+        let step = StepToCome { engine: self.engine.as_ref(), request: &request, session: self.spend };
+        // Over a spending limit the reply's own call says so.
+        let Ok(hold) = self.task.deps.ledger.admit(step) else { return Attempt::NotDone };
+        let mut events = vec![self.thinking("summarises the conversation".to_owned())];
+        self.report(&mut events).await;
+        let written = self.write(request).await;
+        let usage = match &written {
+            Written::Whole(outcome) => Some(outcome.usage),
+            Written::Failed(usage) | Written::Cancelled(usage) => *usage,
+        };
+        if let Some(usage) = &usage {
+            self.counted_on = Some(hold.settle(usage));
+            self.spend.spent = self.spend.spent.plus(Money::of_step(usage));
+            self.used.push(*usage);
+        }
+        let (attempt, outcome) = match written {
+            Written::Whole(outcome) => (Attempt::NotDone, Some(outcome)),
+            Written::Failed(_) => (Attempt::NotDone, None),
+            Written::Cancelled(_) => (Attempt::Cancelled, None),
+        };
+        let summary = outcome.as_ref().and_then(|outcome| history::summary(&text_of(&outcome.parts)));
+        if let (Some(outcome), Some(summary)) = (outcome, summary) {
+            let (agent, team) = (&self.task.agent, &self.task.team);
+            let asked = Asked { message: &self.task.message, notes: &self.notes };
+            let seen = plan.seen(past, agent, team, &summary, Some(asked));
+            let before = tokens::of_request(&self.request(true));
+            let whole = std::mem::replace(&mut self.conversation, seen);
+            let after = tokens::of_request(&self.request(true));
+            if after < before {
+                let step = CountedStep {
+                    provider: self.engine.provider().to_owned(),
+                    model: outcome.model,
+                    usage: outcome.usage,
+                    counted_on: self.counted_on,
+                };
+                let compacted = plan.compacted(&agent.id, summary, (before, after), step);
+                let event = Outgoing::durable(DurableEvent::Compacted(compacted));
+                if self.task.context.port.commit(vec![event]).await {
+                    return Attempt::Done;
+                }
+                self.conversation = whole;
+                return Attempt::NotDone;
+            }
+            self.conversation = whole;
+            tracing::info!(session = %self.task.identity.id, before, after, "a summary made nothing shorter");
+        }
+        if let Some(usage) = usage {
+            // Nothing was said, but something was used.
+            let model = self.engine.model().to_owned();
+            let event = self.assistant_message(Vec::new(), model, None, MessageStatus::Failed, Some(usage));
+            self.report(&mut vec![event]).await;
+        }
+        let text = "the conversation could not be summarised; it goes on as it is".to_owned();
+        if matches!(attempt, Attempt::NotDone) {
+            let agent = self.task.agent.id.clone();
+            self.report(&mut vec![Outgoing::Live(LiveEvent::Notice { agent, text })]).await;
+        }
+        attempt
+    }
+
+    async fn write(&self, request: StepRequest) -> Written {
+        let mut stream = self.engine.step(request);
+        let (mut told, mut begun) = (None, false);
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = self.task.context.cancel.cancelled() => {
+                    return Written::Cancelled(self.partial(String::new(), told, begun).usage);
+                }
+                event = stream.next() => event,
+            };
+            match event {
+                Some(Ok(StepEvent::Finished(outcome))) => return Written::Whole(outcome),
+                Some(Ok(StepEvent::Usage(usage))) => told = Some(usage),
+                Some(Ok(StepEvent::Text(_) | StepEvent::Reasoning(_) | StepEvent::ToolStart { .. })) => {
+                    begun = true
+                }
+                Some(Ok(StepEvent::Waiting { delay, reason })) => {
+                    let text = format!("waits {:.1} s: {reason}", delay.as_secs_f32());
+                    self.report(&mut self.waiting(text).into()).await;
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(session = %self.task.identity.id, %error, "no summary was written");
+                    return Written::Failed(self.partial(String::new(), told, begun).usage);
+                }
+                None => return Written::Failed(self.partial(String::new(), told, begun).usage),
+            }
+        }
+    }
+}
