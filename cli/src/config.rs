@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use tns_server::{
     EngineChoice, EngineConfig, FileChoice, FileSettings, ModelFiles, Origin, PROVIDERS, Provider,
-    ProviderOverrides, ServerConfig, Sourced,
+    ProviderOverrides, ServerConfig, Sourced, Titles, TurnLimits,
 };
 
 pub(crate) use file::Place;
@@ -21,7 +21,7 @@ pub(crate) use read::{MAX_KEY_BYTES, check_key};
 use crate::args::Globals;
 use crate::exit::Stop;
 use crate::keyring::Keyring;
-use known::{DAILY_VARIABLE, OVERRIDES_VARIABLE, SESSION_VARIABLE};
+use known::{COMPACT_AT_VARIABLE, DAILY_VARIABLE, OVERRIDES_VARIABLE, SESSION_VARIABLE, TITLES_VARIABLE};
 use read::Values;
 
 /// What the user set.
@@ -36,6 +36,8 @@ pub(crate) struct Config {
     overrides: Sourced<ProviderOverrides>,
     spend_daily: Option<Sourced<f64>>,
     spend_session: Option<Sourced<f64>>,
+    compact_at: Sourced<u64>,
+    titles: Sourced<Titles>,
 }
 
 impl Config {
@@ -81,16 +83,20 @@ impl Config {
             text.map(|value| Sourced { value, origin: Origin::Variable(name.to_owned()) })
         };
         let from_file = |value| Sourced { value, origin: file.clone() };
-        let overrides = match set(OVERRIDES_VARIABLE) {
-            Some(Sourced { value, origin }) => {
-                let value = read::parse_overrides(&value).map_err(|why| wrong(OVERRIDES_VARIABLE, why))?;
-                Sourced { value, origin }
-            }
-            None => match values.overrides {
-                Some(value) => Sourced { value, origin: file.clone() },
-                None => Sourced { value: ProviderOverrides::default(), origin: Origin::Default },
-            },
-        };
+        let below = file.clone();
+        let overrides = pick(
+            set(OVERRIDES_VARIABLE),
+            OVERRIDES_VARIABLE,
+            read::parse_overrides,
+            (values.overrides, &below),
+        )?;
+        let overrides =
+            overrides.unwrap_or(Sourced { value: ProviderOverrides::default(), origin: Origin::Default });
+        let titles =
+            pick(set(TITLES_VARIABLE), TITLES_VARIABLE, read::parse_titles, (values.titles, &below))?;
+        let compact_at = set(COMPACT_AT_VARIABLE);
+        let compact_at =
+            pick(compact_at, COMPACT_AT_VARIABLE, read::parse_compact_at, (values.compact_at, &below))?;
         let dollars = |name: &'static str, below: Option<f64>| -> Result<Option<Sourced<f64>>, Stop> {
             let Some(Sourced { value, origin }) = set(name) else { return Ok(below.map(from_file)) };
             let amount =
@@ -109,7 +115,10 @@ impl Config {
         engines.flag = flag;
         engines.overrides = overrides.value;
         engines.prices = values.prices;
-        Ok(Self { place, has_file, engines, overrides, spend_daily, spend_session })
+        let titles = titles.unwrap_or(Sourced { value: Titles::default(), origin: Origin::Default });
+        let tokens = TurnLimits::default().compact_at;
+        let compact_at = compact_at.unwrap_or(Sourced { value: tokens, origin: Origin::Default });
+        Ok(Self { place, has_file, engines, overrides, spend_daily, spend_session, compact_at, titles })
     }
 
     /// Returns the spending limits: of a day, of a session.
@@ -124,6 +133,8 @@ impl Config {
             engines: self.engines,
             spend_daily: self.spend_daily.map(|limit| limit.value),
             spend_session: self.spend_session.map(|limit| limit.value),
+            limits: TurnLimits { compact_at: self.compact_at.value, ..config.limits },
+            titles: self.titles.value,
             ..config
         }
     }
@@ -142,6 +153,18 @@ impl Config {
         };
         let overrides = Sourced { value: overrides, origin: self.overrides.origin.clone() };
         add("agents.provider_overrides".into(), Some(text(overrides)));
+        #[expect(clippy::cast_precision_loss, reason = "shown to people; far below 2^52")]
+        let tokens = Sourced {
+            value: Shown::Number(self.compact_at.value as f64),
+            origin: self.compact_at.origin.clone(),
+        };
+        add("history.compact_at".into(), Some(tokens));
+        let titles = match self.titles.value {
+            Titles::Model => "model",
+            Titles::FirstMessage => "first-message",
+        };
+        let titles = Sourced { value: titles, origin: self.titles.origin.clone() };
+        add("sessions.titles".into(), Some(text(titles)));
         add("spend.daily".into(), self.spend_daily.clone().map(|limit| limit.map(Shown::Number)));
         add("spend.session".into(), self.spend_session.clone().map(|limit| limit.map(Shown::Number)));
         for provider in PROVIDERS.iter().filter(|provider| provider.takes_key()) {
@@ -171,6 +194,25 @@ impl Config {
     /// Returns what set a provider's key, if it has one.
     pub(crate) fn key(&self, provider: &Provider) -> Option<Origin> {
         self.engines.key_origin(provider)
+    }
+}
+
+/// Returns what a variable says, else what a file does.
+///
+/// # Errors
+/// A [`Stop`] that names the variable that is wrong.
+fn pick<T>(
+    set: Option<Sourced<String>>,
+    name: &str,
+    parse: impl Fn(&str) -> Result<T, &'static str>,
+    (value, file): (Option<T>, &Origin),
+) -> Result<Option<Sourced<T>>, Stop> {
+    match set {
+        Some(Sourced { value, origin }) => {
+            let value = parse(&value).map_err(|why| wrong(name, why))?;
+            Ok(Some(Sourced { value, origin }))
+        }
+        None => Ok(value.map(|value| Sourced { value, origin: file.clone() })),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::log::{
     Compaction, Hello, HistoryGet, HistorySync, Lagged, Resume, Resumed, ResyncRequired, Welcome,
 };
 use crate::session::{
-    Feedback, FeedbackStored, QueueEdit, QueueList, QueueListResult, QueueRemove, SessionClosing,
+    Compact, Feedback, FeedbackStored, QueueEdit, QueueList, QueueListResult, QueueRemove, SessionClosing,
     SessionDelete, SessionFork, SessionForked, SessionList, SessionListResult, SessionRename, SessionUpdated,
 };
 use crate::tool::{McpCall, McpResult, McpTools, ToolResult, ToolStart};
@@ -134,6 +134,7 @@ messages! {
         QueueRemove = "queue_remove",
         QueueEdit = "queue_edit",
         Feedback = "feedback",
+        Compact = "compact",
     }
 }
 

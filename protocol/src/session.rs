@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{MessageId, Seq, SessionId};
+use crate::ids::{AgentId, MessageId, Seq, SessionId};
 use crate::rest::SessionSummary;
 
 /// Longest title of a session, in characters.
@@ -79,6 +79,16 @@ pub struct SessionClosing {
 /// `queue_list`: which messages wait for their turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct QueueList {}
+
+/// `compact`: summarises the older part of an agent's history now. Answered by `compaction` to all, or by a `notice`
+/// that says why there is none; refused while a reply is written.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Compact {
+    /// Whose; absent: the first agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+}
 
 /// `queue_remove`: takes a waiting message out. Answered by `queue_update` to all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

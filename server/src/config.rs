@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tns_server_core::session::Titles;
 use tns_server_core::turn::TurnLimits;
 use tns_server_engines::EngineConfig;
 use tns_server_tools::ExecHelper;
@@ -35,6 +36,8 @@ pub struct ServerConfig {
     pub exec_helper: ExecHelper,
     /// What a turn may use.
     pub limits: TurnLimits,
+    /// Who writes the titles of sessions.
+    pub titles: Titles,
     /// Most that all sessions may spend a day (UTC) together, in US dollars; `None`: no limit.
     pub spend_daily: Option<f64>,
     /// Most that each session may spend, in US dollars; `None`: no limit.
@@ -57,6 +60,7 @@ impl ServerConfig {
             unsandboxed: false,
             exec_helper,
             limits: TurnLimits::default(),
+            titles: Titles::default(),
             spend_daily: None,
             spend_session: None,
             shell_limit: tns_server_tools::DEFAULT_SHELL_LIMIT,

@@ -35,6 +35,7 @@ pub use config::{DEFAULT_PORT, ServerConfig};
 pub use gateway::EngineLabel;
 use gateway::{Acceptor, Door, Gateway};
 pub use tns_server_core::engine::{EngineChoice, EngineErrorKind, OpenError, Pricing};
+pub use tns_server_core::session::Titles;
 pub use tns_server_core::store::StoreError;
 pub use tns_server_core::turn::TurnLimits;
 pub use tns_server_engines::{
@@ -176,6 +177,7 @@ impl Server {
             tools: tools.into(),
             arguments: Arc::new(SchemaCheck),
             limits: config.limits,
+            titles: config.titles,
             ledger,
             lasting: None,
             unsandboxed: config.unsandboxed,

@@ -207,3 +207,54 @@ async fn one_huge_message_is_cured_by_a_summary_that_is_itself_short() {
         wired.end().await;
     }
 }
+
+#[tokio::test]
+async fn a_history_is_summarised_when_somebody_asks_and_not_while_a_reply_is_written() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .text("first answer")
+        .text("second answer")
+        .text("the summary")
+        .step([say("third"), Beat::Gate(gate.clone())])
+        .text("fourth");
+    let server = TestServer::start(&setup(script.clone())).await;
+    let mut socket = extended(&server).await;
+    socket.send("s", "compact", json!({})).await;
+    assert!(socket.expect("notice").await["message"].as_str().unwrap().contains("nothing to summarise"));
+    turn(&mut socket, &"x".repeat(LONG)).await;
+    turn(&mut socket, "more").await;
+    socket.send("s", "compact", json!({})).await;
+    socket.expect("compaction").await;
+    while socket.expect("agent_state").await["status"] != "idle" {}
+    socket.chat("s", "and?").await;
+    socket.until("token").await;
+    socket.send("s", "compact", json!({})).await;
+    let refused = socket.expect("error").await;
+    assert_eq!((&refused["code"], &refused["refType"]), (&json!("LIMIT"), &json!("compact")));
+    gate.open();
+    socket.until("done").await;
+    let seen = words(&script, 3);
+    assert!(seen[0].ends_with("the summary"), "{seen:?}");
+    assert_eq!(seen[1..], ["more", "second answer", "and?"]);
+    socket.send("s", "compact", json!({ "agentId": "nobody" })).await;
+    assert_eq!(socket.expect("error").await["code"], "AGENT_NOT_FOUND");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_summary_that_is_asked_for_stops_on_cancel_and_lets_the_next_message_wait() {
+    let script = Script::new().text("first").text("second").step([Beat::Gate(Gate::new())]).text("third");
+    let server = TestServer::start(&setup(script.clone())).await;
+    let mut socket = extended(&server).await;
+    turn(&mut socket, &"x".repeat(LONG)).await;
+    turn(&mut socket, "more").await;
+    socket.send("s", "compact", json!({})).await;
+    while socket.expect("agent_state").await["detail"] != "summarises the conversation" {}
+    socket.chat("s", "waits").await;
+    assert_eq!(socket.expect("user_message").await["queued"], true);
+    socket.send("s", "cancel", json!({})).await;
+    let events = socket.until("done").await;
+    assert!(of_type(&events, "compaction").is_empty());
+    assert_eq!(words(&script, 3).last().unwrap(), "waits");
+    server.stop().await;
+}

@@ -31,6 +31,7 @@ mod storage;
 mod stream;
 mod team;
 mod tidy;
+mod titles;
 mod tools;
 mod trouble;
 mod wired;

@@ -48,7 +48,10 @@ impl Home {
 
     /// Makes an empty home where this model answers.
     pub(crate) fn with_model(model: &ModelServer) -> Self {
-        Self::bare().set("PROVIDER_BASE_URL_OPENAI_COMPATIBLE", model.base_url())
+        // A model's title is a call of its own.
+        Self::bare()
+            .set("PROVIDER_BASE_URL_OPENAI_COMPATIBLE", model.base_url())
+            .set("TNS_TITLES", "first-message")
     }
 
     /// Sets a variable for every command.

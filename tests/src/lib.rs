@@ -21,7 +21,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tns_client::Rest;
 use tns_protocol::SessionId;
-use tns_server::{EngineLabel, ExecHelper, Parts, Pricing, RunningServer, Server, ServerConfig, TurnLimits};
+use tns_server::{
+    EngineLabel, ExecHelper, Parts, Pricing, RunningServer, Server, ServerConfig, Titles, TurnLimits,
+};
 use tns_server_core::engine::{Engines, StepRequest};
 use tns_server_core::memory::MemoryStore;
 use tns_server_core::message::{Note, Part, ToolResult};
@@ -45,6 +47,8 @@ pub struct Setup {
     pub unsandboxed: bool,
     /// What a turn may use.
     pub limits: TurnLimits,
+    /// Who writes titles.
+    pub titles: Titles,
     /// Most dollars of a day, and of a session.
     pub spend: (Option<f64>, Option<f64>),
     /// Sessions that nobody used for so long are erased.
@@ -66,6 +70,8 @@ impl Setup {
             workspace: Arc::new(TempDir::new().unwrap()),
             unsandboxed: true,
             limits: TurnLimits::default(),
+            // A model's title is a call of its own.
+            titles: Titles::FirstMessage,
             spend: (None, None),
             retention: None,
             known_providers: &["ollama"],
@@ -124,6 +130,7 @@ impl TestServer {
         let mut config = ServerConfig::new(workspace.path().into(), workspace.path().into(), helper);
         config.unsandboxed = setup.unsandboxed;
         config.limits = setup.limits.clone();
+        config.titles = setup.titles;
         (config.spend_daily, config.spend_session) = setup.spend;
         config.retention = setup.retention;
         let running = Server::start_with(config, parts).await.unwrap();

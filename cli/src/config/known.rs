@@ -53,6 +53,18 @@ const KNOWN: &[Known] = &[
         flag: None,
     },
     Known {
+        pattern: "history.compact_at",
+        meaning: "estimated tokens of a request beyond which older history is summarised",
+        variable: Some(COMPACT_AT_VARIABLE),
+        flag: None,
+    },
+    Known {
+        pattern: "sessions.titles",
+        meaning: "who names a session that nobody named: model, or first-message",
+        variable: Some(TITLES_VARIABLE),
+        flag: None,
+    },
+    Known {
         pattern: "providers.<id>.api_key",
         meaning: "the key that the provider wants",
         variable: None,
@@ -86,6 +98,8 @@ const KNOWN: &[Known] = &[
 
 pub(super) const OVERRIDES_VARIABLE: &str = "TNS_PROVIDER_OVERRIDES";
 pub(super) const DAILY_VARIABLE: &str = "TNS_DAILY_CAP";
+pub(super) const COMPACT_AT_VARIABLE: &str = "TNS_COMPACT_AT";
+pub(super) const TITLES_VARIABLE: &str = "TNS_TITLES";
 pub(super) const SESSION_VARIABLE: &str = "TNS_SESSION_CAP";
 
 /// A key by the name that a person gave, such as `providers.openai.api_key`.

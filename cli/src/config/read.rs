@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use secrecy::SecretString;
-use tns_server::{ModelPrice, PROVIDERS, Price, ProviderOverrides};
+use tns_server::{ModelPrice, PROVIDERS, Price, ProviderOverrides, Titles};
 use toml_edit::{Document, Item, TableLike};
 
 use super::known::{did_you_mean, nearest_provider, priced, provider_id};
@@ -23,6 +23,9 @@ pub(crate) struct Values {
     pub(crate) spend_daily: Option<f64>,
     /// US dollars.
     pub(crate) spend_session: Option<f64>,
+    /// Estimated tokens.
+    pub(crate) compact_at: Option<u64>,
+    pub(crate) titles: Option<Titles>,
     pub(crate) keys: BTreeMap<&'static str, SecretString>,
     pub(crate) base_urls: BTreeMap<&'static str, String>,
     pub(crate) prices: Vec<ModelPrice>,
@@ -64,6 +67,22 @@ pub(crate) fn read(text: &str) -> Result<Values, Fault> {
                 }
                 Ok(())
             })?,
+            "history" => entry.table()?.each(|entry| match entry.name.as_str() {
+                "history.compact_at" => {
+                    let tokens = entry.item.as_integer().and_then(|tokens| u64::try_from(tokens).ok());
+                    let checked = tokens.map_or(Err(COMPACT_AT_RANGE), check_compact_at);
+                    values.compact_at = Some(checked.map_err(|why| entry.wrong(why))?);
+                    Ok(())
+                }
+                _ => Err(entry.unknown()),
+            })?,
+            "sessions" => entry.table()?.each(|entry| match entry.name.as_str() {
+                "sessions.titles" => {
+                    values.titles = Some(parse_titles(&entry.word()?).map_err(|why| entry.wrong(why))?);
+                    Ok(())
+                }
+                _ => Err(entry.unknown()),
+            })?,
             "providers" => entry.table()?.each(|entry| provider(&entry, &mut values))?,
             "prices" => entry.table()?.each(|entry| {
                 values.prices.push(price(&entry)?);
@@ -83,6 +102,29 @@ pub(super) fn parse_overrides(text: &str) -> Result<ProviderOverrides, &'static 
         "ollama-only" => Ok(ProviderOverrides::OllamaOnly),
         _ => Err("must be \"configured\" or \"ollama-only\""),
     }
+}
+
+/// Reads who names sessions.
+pub(super) fn parse_titles(text: &str) -> Result<Titles, &'static str> {
+    match text {
+        "model" => Ok(Titles::Model),
+        "first-message" => Ok(Titles::FirstMessage),
+        _ => Err("must be \"model\" or \"first-message\""),
+    }
+}
+
+/// What is wrong with a length at which history is summarised.
+const COMPACT_AT_RANGE: &str = "must be a whole number of tokens, 1000 or more";
+/// Below this many tokens hardly more than the tools on offer fits into a request.
+const LEAST_COMPACT_AT: u64 = 1_000;
+
+/// Reads at how many tokens history is summarised.
+pub(super) fn parse_compact_at(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_or(Err(COMPACT_AT_RANGE), check_compact_at)
+}
+
+fn check_compact_at(tokens: u64) -> Result<u64, &'static str> {
+    if tokens >= LEAST_COMPACT_AT { Ok(tokens) } else { Err(COMPACT_AT_RANGE) }
 }
 
 /// Checks an amount of US dollars.

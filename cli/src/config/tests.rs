@@ -34,12 +34,14 @@ fn shown(config: &Config, name: &str) -> Option<(String, String)> {
 #[test]
 fn of_every_two_sources_the_stronger_one_holds_and_is_named() {
     const FILE: &str = "provider = \"openai\"\nmodel = \"file\"\n[agents]\nprovider_overrides = \"ollama-only\"\n\
-                        [spend]\ndaily = 1\nsession = 1\n[providers.openai]\napi_key = \"file\"\nbase_url = \"http://file\"\n";
+                        [history]\ncompact_at = 2000\n[sessions]\ntitles = \"first-message\"\n[spend]\ndaily = 1\nsession = 1\n[providers.openai]\napi_key = \"file\"\nbase_url = \"http://file\"\n";
     const VARIABLES: &[(&str, &str)] = &[
         ("TNS_PROVIDER", "openai"),
         ("TNS_MODEL", "variable"),
         ("TNS_PROVIDER_OVERRIDES", "configured"),
         ("TNS_DAILY_CAP", "2"),
+        ("TNS_COMPACT_AT", "3000"),
+        ("TNS_TITLES", "model"),
         ("TNS_SESSION_CAP", " 2 "),
         ("OPENAI_API_KEY", "variable"),
         ("PROVIDER_BASE_URL_OPENAI", "http://variable"),
@@ -60,6 +62,19 @@ fn of_every_two_sources_the_stronger_one_holds_and_is_named() {
                 Some(("configured", "the default")),
                 Some(("ollama-only", file)),
                 Some(("configured", "TNS_PROVIDER_OVERRIDES")),
+                None,
+            ],
+        ),
+        (
+            "history.compact_at",
+            [Some(("100000", "the default")), Some(("2000", file)), Some(("3000", "TNS_COMPACT_AT")), None],
+        ),
+        (
+            "sessions.titles",
+            [
+                Some(("model", "the default")),
+                Some(("first-message", file)),
+                Some(("model", "TNS_TITLES")),
                 None,
             ],
         ),

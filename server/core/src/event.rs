@@ -60,8 +60,8 @@ pub enum DurableEvent {
     QueueRemoved(MessageId),
     /// A summary stands for the older part of an agent's history from now on.
     Compacted(Compacted),
-    /// The session's title changed; `None`: it has none.
-    Renamed(Option<String>),
+    /// The session's title changed.
+    Renamed(Renamed),
     /// The session ends, and why; always the last event of a log.
     Closing(String),
     /// A turn ended well.
@@ -185,6 +185,13 @@ pub struct UserMessage {
     pub during: Option<MessageId>,
 }
 
+impl UserMessage {
+    /// Whether it is the user's own words.
+    pub fn is_users(&self) -> bool {
+        self.context.as_ref().is_none_or(|context| context.origin == MessageOrigin::User)
+    }
+}
+
 /// Who speaks in a message that is not the user's own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -297,6 +304,49 @@ pub struct Compacted {
     /// The model call that wrote the summary; absent where nothing is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<CountedStep>,
+}
+
+/// The session's title changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredRenamed", into = "StoredRenamed")]
+pub struct Renamed {
+    /// The title; `None`: it has none.
+    pub title: Option<String>,
+    /// The model call that wrote it.
+    pub step: Option<CountedStep>,
+}
+
+impl Renamed {
+    /// Returns a title that no model wrote.
+    pub fn to(title: Option<String>) -> Self {
+        Self { title, step: None }
+    }
+}
+
+/// How [`Renamed`] is stored: as the title alone where no model wrote it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredRenamed {
+    Title(Option<String>),
+    Written { title: Option<String>, step: CountedStep },
+}
+
+impl From<StoredRenamed> for Renamed {
+    fn from(stored: StoredRenamed) -> Self {
+        match stored {
+            StoredRenamed::Title(title) => Self { title, step: None },
+            StoredRenamed::Written { title, step } => Self { title, step: Some(step) },
+        }
+    }
+}
+
+impl From<Renamed> for StoredRenamed {
+    fn from(Renamed { title, step }: Renamed) -> Self {
+        match step {
+            None => Self::Title(title),
+            Some(step) => Self::Written { title, step },
+        }
+    }
 }
 
 /// A model call outside a reply, as it is counted.

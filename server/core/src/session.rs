@@ -56,6 +56,8 @@ pub struct SessionDeps {
     pub arguments: Arc<dyn ArgumentCheck>,
     /// What a turn may use.
     pub limits: TurnLimits,
+    /// Who writes titles.
+    pub titles: Titles,
     /// What counts the money that is spent.
     pub ledger: Arc<Ledger>,
     /// Where what steps used is added up beside `store`, which does not last: what was spent stays spent.
@@ -66,6 +68,16 @@ pub struct SessionDeps {
     pub hub: Hub,
     /// Makes what temporary sessions share: the same with a store in memory.
     pub temporary: fn(&SessionDeps) -> SessionDeps,
+}
+
+/// Who gives a session its title, where no person does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Titles {
+    /// Its first message does.
+    FirstMessage,
+    /// Its first message does; when its second turn has ended, the model that answered is asked for a better one.
+    #[default]
+    Model,
 }
 
 /// Names a connection while the server runs.
@@ -146,6 +158,8 @@ pub enum SessionCommand {
     QueueEdit(MessageId, String, ReplyTo),
     /// Change an agent, from its next turn on.
     UpdateAgent(AgentChange, ReplyTo),
+    /// Summarise the older part of an agent's history now; `None`: the first agent's.
+    Compact(Option<AgentId>, ReplyTo),
     /// Stop the running turn, if it is this agent's.
     Cancel(Option<AgentId>, ReplyTo),
     /// Replace a connection's tools.
@@ -184,6 +198,7 @@ impl SessionCommand {
             Self::QueueList(to) => (to, "queue_list"),
             Self::QueueRemove(_, to) => (to, "queue_remove"),
             Self::QueueEdit(_, _, to) => (to, "queue_edit"),
+            Self::Compact(_, to) => (to, "compact"),
             Self::Cancel(_, to) => (to, "cancel"),
             Self::RegisterTools(_, _, to) => (to, "mcp_tools"),
             Self::ToolResult(_, _, _, to) => (to, "mcp_result"),

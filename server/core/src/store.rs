@@ -84,12 +84,25 @@ pub struct SessionState {
     /// Most that it may spend, in US dollars; `None`: no more limit than any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
-    /// It was given a title, by its first message or by a person.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub titled: bool,
+    /// Whose title it has.
+    #[serde(default)]
+    pub title: TitleOf,
     /// Turns without an end: at most one runs, the others wait in this order.
     #[serde(default)]
     pub open_turns: Vec<OpenTurn>,
+}
+
+/// Where a session's title comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TitleOf {
+    /// From whoever made the session; without a title the first message gives one.
+    #[default]
+    Start,
+    /// From its first message: the model may find a better one.
+    FirstMessage,
+    /// From a person or a model, who also may have taken it away. It stays.
+    Settled,
 }
 
 /// A turn without an end.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tns_protocol::{Day, Timestamp};
 
 use crate::engine::StepUsage;
-use crate::event::DurableEvent;
+use crate::event::{Compacted, DurableEvent, Renamed};
 
 /// Most tokens of one kind that a step counts for, and most dollars: a provider may tell anything, and sums must
 /// stay within a store's integers.
@@ -86,8 +86,8 @@ impl UsageRow {
             DurableEvent::AssistantMessage(step) => {
                 (step.provider.as_deref(), &step.model, step.usage.as_ref()?, step.counted_on)
             }
-            DurableEvent::Compacted(compacted) => {
-                let step = compacted.step.as_ref()?;
+            DurableEvent::Compacted(Compacted { step: Some(step), .. })
+            | DurableEvent::Renamed(Renamed { step: Some(step), .. }) => {
                 (Some(step.provider.as_str()), &step.model, &step.usage, step.counted_on)
             }
             _ => return None,

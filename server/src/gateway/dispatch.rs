@@ -85,6 +85,7 @@ impl Dispatcher {
                 | ClientMessage::QueueRemove(_)
                 | ClientMessage::QueueEdit(_)
                 | ClientMessage::AgentUpdate(_)
+                | ClientMessage::Compact(_)
         );
         let resumes = matches!(message, ClientMessage::Resume(_));
         let kind = if resumes { JoinKind::Resumes } else { JoinKind::Pending };
@@ -269,6 +270,7 @@ fn asked(message: ClientMessage, connection: ConnectionId) -> Result<Asked, Refu
             let change = agent_change(update)?;
             Box::new(|to, _| SessionCommand::UpdateAgent(change, to))
         }
+        ClientMessage::Compact(compact) => Box::new(|to, _| SessionCommand::Compact(compact.agent_id, to)),
         ClientMessage::QueueList(_) => Box::new(|to, _| SessionCommand::QueueList(to)),
         ClientMessage::QueueRemove(remove) => {
             Box::new(|to, _| SessionCommand::QueueRemove(remove.message_id, to))

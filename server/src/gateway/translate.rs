@@ -156,7 +156,7 @@ fn durable(event: &DurableEvent, turn: Option<&MessageId>, face: Face) -> Option
             }
             .into(),
         ),
-        DurableEvent::Renamed(title) => extended(SessionUpdated { title: title.clone() }.into()),
+        DurableEvent::Renamed(renamed) => extended(SessionUpdated { title: renamed.title.clone() }.into()),
         DurableEvent::Closing(reason) => extended(SessionClosing { reason: reason.clone() }.into()),
         DurableEvent::Done(done) => {
             Some(Done { usage: done.usage, stop_reason: Some(done.stop), cancelled: false }.into())

@@ -3,6 +3,7 @@
 
 use tns_protocol::agent::AgentStatus;
 use tns_protocol::approval::{AutonomyLevel, SetAutonomy};
+use tns_protocol::session::Compact;
 
 use crate::model::{Effect, Model, Page};
 use crate::sanitize;
@@ -15,6 +16,7 @@ enum Verb {
     Autonomy,
     Reasoning,
     Clear,
+    Compact,
     Quit,
 }
 
@@ -50,6 +52,12 @@ pub(crate) const COMMANDS: &[Command] = &[
         usage: "/clear",
         help: "empty this screen; nothing is deleted",
     },
+    Command {
+        name: "compact",
+        verb: Verb::Compact,
+        usage: "/compact",
+        help: "summarise what was said so far, so that the model goes on with less",
+    },
     Command { name: "quit", verb: Verb::Quit, usage: "/quit", help: "leave; the session stays" },
 ];
 
@@ -67,6 +75,7 @@ pub(super) fn run(model: &mut Model, line: &str) -> Vec<Effect> {
         (Verb::Agents, []) => agents(model),
         (Verb::Clear, []) => model.transcript.clear(),
         (Verb::Reasoning, []) => model.transcript.fold_reasoning(),
+        (Verb::Compact, []) => return vec![Effect::Send(Box::new(Compact::default().into()))],
         (Verb::Quit, []) => return vec![Effect::Quit],
         (Verb::Autonomy, []) => {
             let level = model.status.autonomy.map_or("not known yet", AutonomyLevel::as_str);
@@ -85,7 +94,16 @@ pub(super) fn run(model: &mut Model, line: &str) -> Vec<Effect> {
                 }
             }
         }
-        (Verb::Help | Verb::Agents | Verb::Reasoning | Verb::Clear | Verb::Quit | Verb::Autonomy, _) => {
+        (
+            Verb::Help
+            | Verb::Agents
+            | Verb::Reasoning
+            | Verb::Clear
+            | Verb::Compact
+            | Verb::Quit
+            | Verb::Autonomy,
+            _,
+        ) => {
             model.transcript.notice(Role::Warn, &format!("write {}", command.usage));
         }
     }

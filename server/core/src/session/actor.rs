@@ -4,6 +4,7 @@
 //! for the store: an event is shown when it is stored, so that what a client has seen is never lost. A
 //! turn's model call runs beside the commit of the message that it answers.
 
+mod beside;
 mod commands;
 mod life;
 mod log;
@@ -63,6 +64,8 @@ pub(crate) struct Actor {
     /// Turns, and agents being opened.
     tasks: JoinSet<Option<turns::OpenedAgent>>,
     opening: usize,
+    /// A model was asked for a title since the session was loaded.
+    asked_for_title: bool,
     /// The session is to be erased: why, and who asked.
     closing: Option<Closing>,
     /// A temporary session nobody is connected to ends then.
@@ -98,17 +101,30 @@ impl Lifetime {
 
 /// The turn that runs.
 struct Running {
-    turn: MessageId,
+    /// `None`: work that is no turn.
+    turn: Option<MessageId>,
+    work: Work,
     agent: Arc<Agent>,
     reports: mpsc::Receiver<TurnReport>,
     cancel: CancellationToken,
     /// The reply, as far as it is written.
     reply: ActiveReply,
     /// The step of it that is being written.
-    step: DraftStep,
+    step: Option<DraftStep>,
     task: tokio::task::AbortHandle,
-    /// Counts the turn while it runs.
-    _counted: turns::Counted,
+    /// Counts the work while it runs, where a server that stops waits for it.
+    _counted: Option<turns::Counted>,
+}
+
+/// What an agent works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// A reply.
+    Reply,
+    /// A summary that somebody asked for.
+    Compaction,
+    /// A title. Nobody sees it, and it stands back for whatever comes.
+    Title,
 }
 
 /// What the actor waits for.
@@ -161,6 +177,7 @@ impl Actor {
             recent: VecDeque::new(),
             tasks: JoinSet::new(),
             opening: 0,
+            asked_for_title: false,
             closing: None,
             ends_at: ends.lifetime.first_end(),
             lifetime: ends.lifetime,
@@ -330,14 +347,18 @@ impl Actor {
                 Event::Durable(event) if matches!(**event, DurableEvent::AssistantMessage(_)) => {
                     running.reply.text.clear();
                     written.clear();
-                    running.step.after += 1;
+                    if let Some(step) = &mut running.step {
+                        step.after += 1;
+                    }
                 }
                 Event::Durable(_) | Event::Live(_) | Event::Answer(_) => {}
             }
         }
         if !written.is_empty() {
             running.reply.text.push_str(&written);
-            self.deps.store.write_draft(self.identity.key, &running.step, &written);
+            if let Some(step) = &running.step {
+                self.deps.store.write_draft(self.identity.key, step, &written);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use super::client_tools::ClientTool;
 use crate::approval::broker::Settled;
 use crate::approval::{ApprovalRequest, Grant};
 use crate::engine::{Engine, EngineChoice};
-use crate::event::{DurableEvent, LiveEvent};
+use crate::event::{CountedStep, DurableEvent, LiveEvent};
 use crate::tool::Args;
 use crate::turn::state::TurnEnd;
 
@@ -47,6 +47,19 @@ pub(crate) enum TurnReport {
     Engine { agent: AgentId, engine: Option<OpenedEngine> },
     /// The turn is over, with its last events.
     End { events: Vec<Outgoing>, end: TurnEnd },
+    /// A compaction outside a turn is over.
+    Compacted,
+    /// The session was to be named, and what came of it.
+    Titled(Titled),
+}
+
+/// A title that a model wrote.
+#[derive(Default)]
+pub(crate) struct Titled {
+    /// `None`: it wrote none.
+    pub(crate) title: Option<String>,
+    /// What the call used; `None`: nothing that is known.
+    pub(crate) step: Option<CountedStep>,
 }
 
 /// An engine with what was asked for.
@@ -121,6 +134,16 @@ impl TurnPort {
     /// Reports the end of the turn.
     pub(crate) async fn end(&self, events: Vec<Outgoing>, end: TurnEnd) {
         self.report(TurnReport::End { events, end }).await;
+    }
+
+    /// Reports the end of a compaction outside a turn.
+    pub(crate) async fn compacted(&self) {
+        self.report(TurnReport::Compacted).await;
+    }
+
+    /// Reports what came of naming the session.
+    pub(crate) async fn titled(&self, titled: Titled) {
+        self.report(TurnReport::Titled(titled)).await;
     }
 
     async fn report(&self, report: TurnReport) {

@@ -15,11 +15,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::calls::{self, Approved, CallContext};
+use super::side::used;
 use super::state::{Decided, FinishedCall, Partial, TurnEffect, TurnEnd, TurnInput, TurnState, not_run};
 use crate::agent::Agent;
-use crate::engine::{
-    Engine, EngineError, EngineErrorKind, Pricing, StepEvent, StepOutcome, StepRequest, StepUsage,
-};
+use crate::engine::{Engine, EngineError, EngineErrorKind, StepEvent, StepOutcome, StepRequest, StepUsage};
 use crate::event::{AssistantMessage, DurableEvent, LiveEvent, MessageStatus, ToolFinished, UserMessage};
 use crate::history::{Asked, Conversation, Past, text_of};
 use crate::message::{Note, Part, Passage, ToolCall};
@@ -47,8 +46,8 @@ pub(crate) struct TurnTask {
     pub(crate) team: Vec<Agent>,
     /// The agent's engine, if it is open.
     pub(crate) engine: Option<Arc<dyn Engine>>,
-    /// The message to answer.
-    pub(crate) message: UserMessage,
+    /// The message to answer; `None` where nothing is asked of the agent.
+    pub(crate) message: Option<UserMessage>,
     /// The reply to it.
     pub(crate) response: MessageId,
     /// The log's last place when the turn began.
@@ -104,6 +103,27 @@ impl TurnTask {
         }
     }
 
+    /// Has the agent's history summarised, outside a turn.
+    pub(crate) async fn compact(self) {
+        let port = self.context.port.clone();
+        let cancel = self.context.cancel.clone();
+        let work = async {
+            match self.prepare().await {
+                Ok(mut driver) => driver.compact_now().await,
+                Err(TurnEnd::Failed { message, .. }) => tracing::warn!(%message, "no history was summarised"),
+                Err(TurnEnd::Done { .. } | TurnEnd::Interrupted { .. }) => {}
+            }
+        };
+        // What stops in the middle has stored nothing.
+        cancel.run_until_cancelled(work).await;
+        port.compacted().await;
+    }
+
+    /// Returns what is asked, with what only the model is shown before it.
+    fn asked<'a>(&'a self, notes: &'a [Note]) -> Option<Asked<'a>> {
+        self.message.as_ref().map(|message| Asked { message, notes })
+    }
+
     async fn prepare(self) -> Result<Driver, TurnEnd> {
         // What comes while the history is read belongs to a later turn.
         let before = Some(self.head_seq + 1);
@@ -122,8 +142,7 @@ impl TurnTask {
         };
         let spend = self.spend().await?;
         let notes = self.notes().await;
-        let asked = Asked { message: &self.message, notes: &notes };
-        let conversation = Conversation::of(&past, &self.agent, &self.team, Some(asked));
+        let conversation = Conversation::of(&past, &self.agent, &self.team, self.asked(&notes));
         Ok(Driver {
             engine,
             conversation,
@@ -141,8 +160,19 @@ impl TurnTask {
         })
     }
 
+    /// What people are told of a call that waits before it is tried again.
+    pub(super) fn waiting(&self, text: String) -> [Outgoing; 2] {
+        let agent = self.agent.id.clone();
+        [self.thinking(text.clone()), Outgoing::Live(LiveEvent::Notice { agent, text })]
+    }
+
+    fn thinking(&self, detail: String) -> Outgoing {
+        let agent = self.agent.clone();
+        Outgoing::Live(LiveEvent::AgentState { agent, thinking: true, detail: Some(detail) })
+    }
+
     /// What the session has spent, where a limit asks for it.
-    async fn spend(&self) -> Result<SessionSpend, TurnEnd> {
+    pub(super) async fn spend(&self) -> Result<SessionSpend, TurnEnd> {
         let mut spend = SessionSpend { budget: self.budget, ..SessionSpend::default() };
         if spend.budget.is_some() || self.deps.ledger.limits().session.is_some() {
             spend.spent = self.deps.store.session_cost(self.identity.key).await.map_err(failed)?;
@@ -152,9 +182,10 @@ impl TurnTask {
 
     /// The best passages for the message. A knowledge base that fails costs the passages, not the reply.
     async fn notes(&self) -> Vec<Note> {
+        let Some(message) = &self.message else { return Vec::new() };
         let query = KnowledgeQuery {
             collections: self.identity.collections(),
-            text: text_of(&self.message.parts),
+            text: text_of(&message.parts),
             limit: MAX_PASSAGES,
             threshold: 0.0,
         };
@@ -358,7 +389,9 @@ impl Driver {
                     Ok(StepEvent::Usage(usage)) => told = Some(usage),
                     Ok(StepEvent::ToolStart { name }) => events.extend(self.tool_pending(name)),
                     Ok(StepEvent::Waiting { delay, reason }) => {
-                        events.extend(self.waiting(format!("waits {:.1} s: {reason}", delay.as_secs_f32())));
+                        events.extend(
+                            self.task.waiting(format!("waits {:.1} s: {reason}", delay.as_secs_f32())),
+                        );
                     }
                     Ok(StepEvent::Finished(outcome)) => last = Some(TurnInput::StepFinished(outcome)),
                     Err(error) => {
@@ -393,26 +426,13 @@ impl Driver {
 
     fn tool_pending(&self, tool: String) -> [Outgoing; 2] {
         let (agent, response) = (self.task.agent.id.clone(), self.task.response.clone());
-        let detail = self.thinking(format!("calls {tool}"));
+        let detail = self.task.thinking(format!("calls {tool}"));
         [detail, Outgoing::Live(LiveEvent::ToolPending { agent, tool, response })]
     }
 
-    fn waiting(&self, text: String) -> [Outgoing; 2] {
-        let agent = self.task.agent.id.clone();
-        [self.thinking(text.clone()), Outgoing::Live(LiveEvent::Notice { agent, text })]
-    }
-
-    /// Returns what is left of a step that was cut. One that has begun to answer has used something, though
-    /// nobody told what.
+    /// Returns what is left of a step that was cut.
     fn partial(&self, text: String, told: Option<StepUsage>, begun: bool) -> Partial {
-        let cost = (self.engine.pricing() == Pricing::Free).then_some(0.0);
-        let begun = begun.then_some(StepUsage { cost, ..StepUsage::default() });
-        Partial { text, usage: told.or(begun) }
-    }
-
-    fn thinking(&self, detail: String) -> Outgoing {
-        let agent = self.task.agent.clone();
-        Outgoing::Live(LiveEvent::AgentState { agent, thinking: true, detail: Some(detail) })
+        Partial { text, usage: used(self.engine.as_ref(), told, begun) }
     }
 
     fn offered(&self) -> Arc<[Arc<ToolSpec>]> {

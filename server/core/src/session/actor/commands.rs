@@ -54,6 +54,7 @@ impl Actor {
             SessionCommand::ToolResult(connection, call, result, to) => {
                 self.on_tool_result(connection, &call, result, to);
             }
+            SessionCommand::Compact(agent, to) => self.on_compact(agent.as_ref(), to),
             SessionCommand::SetAutonomy(level, to) => self.on_set_autonomy(level, to).await,
             SessionCommand::KbAdd(collection, content, metadata, to) => {
                 self.on_kb_add(collection, content, metadata, to).await;
@@ -152,7 +153,7 @@ impl Actor {
             agent.name = name;
         }
         agent.goal = change.goal.or(agent.goal.take());
-        let idle = self.running.as_ref().is_none_or(|running| running.agent.id != change.id);
+        let idle = self.working().is_none_or(|running| running.agent.id != change.id);
         let detail = engine.as_ref().and_then(|engine| self.unpriced(engine.as_ref()));
         let state = LiveEvent::AgentState { agent: agent.clone().into(), thinking: !idle, detail };
         let events = vec![Outgoing::Live(state), self.team_updated(&next)];
@@ -267,7 +268,7 @@ impl Actor {
             Decision::Reject => Settled::Rejected { reason: rejection(reason.as_deref()) },
             Decision::Approve | Decision::Always => Settled::Approved { edited: edited_args, by },
         };
-        let turn = self.running.as_ref().map(|running| running.turn.clone());
+        let turn = self.running_turn();
         match self.commit(turn.as_ref(), events, next, None).await {
             Ok(_) => {
                 if let Some(pending) = self.broker.take(&call) {
@@ -290,7 +291,7 @@ impl Actor {
             })
             .collect();
         if !events.is_empty() {
-            let turn = self.running.as_ref().map(|running| running.turn.clone());
+            let turn = self.running_turn();
             if let Err(error) = self.commit(turn.as_ref(), events, None, None).await {
                 tracing::warn!(session = %self.identity.id, %error, "settled calls not stored");
             }
@@ -444,7 +445,7 @@ impl Actor {
             head_seq: self.head_seq,
             autonomy: self.state.autonomy,
             agents: self.state.agents.clone(),
-            thinking: self.running.as_ref().map(|running| running.agent.id.clone()),
+            thinking: self.working().map(|running| running.agent.id.clone()),
             tools: self.tool_names(),
             pending: self.broker.iter().map(|pending| pending.request.clone()).collect(),
             accepts_images: first.is_some_and(|engine| engine.accepts_images()),

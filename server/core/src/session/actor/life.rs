@@ -5,19 +5,19 @@ use std::sync::Arc;
 use tns_protocol::{ErrorCode, Timestamp};
 
 use super::{Actor, Closing, Lifetime};
-use crate::event::{Answer, DurableEvent, Event, Published};
+use crate::event::{Answer, DurableEvent, Event, Published, Renamed};
 use crate::session::ReplyTo;
 use crate::session::port::Outgoing;
-use crate::store::SessionState;
+use crate::store::{SessionState, TitleOf};
 
 impl Actor {
     pub(super) async fn on_rename(&mut self, title: Option<String>, to: ReplyTo) {
         if title == self.title {
             return self.reply(to, Answer::Done);
         }
-        let events = vec![Outgoing::durable(DurableEvent::Renamed(title.clone()))];
-        let next = (!self.state.titled).then(|| SessionState { titled: true, ..self.state.clone() });
-        match self.commit_titled(None, events, next, Some(title), None).await {
+        let events = vec![Outgoing::durable(DurableEvent::Renamed(Renamed::to(title.clone())))];
+        let next = SessionState { title: TitleOf::Settled, ..self.state.clone() };
+        match self.commit_titled(None, events, Some(next), Some(title), None).await {
             Ok(_) => self.reply(to, Answer::Done),
             Err(error) => self.refuse_for_store(to, "session_rename", &error),
         }

@@ -32,7 +32,7 @@ impl Actor {
         } else if after > head_seq {
             format!("the log ends at {head_seq}, before {after}")
         } else {
-            let active = self.running.as_ref().map(|running| running.reply.clone());
+            let active = self.running_reply().and(self.running.as_ref()).map(|running| running.reply.clone());
             let pending = self.broker.iter().map(|pending| pending.request.clone()).collect();
             let log = Log { store: Arc::clone(&self.deps.store), session: self.identity.key };
             let point = ResumePoint { log, after, head_seq, active, pending };

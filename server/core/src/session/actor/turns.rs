@@ -5,29 +5,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tns_protocol::approval::{AuditDecision, RiskClass};
 use tns_protocol::{AgentId, ClientMessageId, ErrorCode, MessageId};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::commands::audit;
-use super::{Actor, Running, answer_event};
+use super::{Actor, Running, Work, answer_event};
 use crate::agent::{Agent, NewAgent};
 use crate::approval::broker::Settled;
 use crate::engine::{Engine, OpenError};
 use crate::event::{
-    ActiveReply, Answer, DurableEvent, EventKind, LiveEvent, MessageOrigin, Published, TurnDone, TurnFailed,
+    ActiveReply, Answer, DurableEvent, EventKind, LiveEvent, Published, Renamed, TurnDone, TurnFailed,
     TurnInterrupted, UserMessage,
 };
 use crate::history::{self, text_of};
 use crate::recovery;
 use crate::session::port::{OpenedEngine, Outgoing, TurnPort, TurnReport};
 use crate::session::{AgentChange, ChatCommand, MAX_QUEUED, ReplyTo, title};
-use crate::store::{Condition, DraftStep, OpenTurn, SessionState, StoreError};
+use crate::store::{Condition, DraftStep, OpenTurn, SessionState, StoreError, TitleOf};
 use crate::turn::calls::{CANCELLED, CallContext};
 use crate::turn::driver::{TurnTask, message_id};
 use crate::turn::state::TurnEnd;
 
 /// How many of the senders' own ids are kept, to know a resend.
 const RECENT_MESSAGES: usize = 64;
-const MESSAGES: &[EventKind] = &[EventKind::UserMessage];
+/// What is said where an agent is named that is not there.
+pub(super) const NO_AGENT: &str = "no such agent in this session; `agents list` shows them";
+pub(super) const MESSAGES: &[EventKind] = &[EventKind::UserMessage];
 
 /// An agent whose engine was opened, or not.
 pub(crate) enum OpenedAgent {
@@ -37,9 +40,16 @@ pub(crate) enum OpenedAgent {
     Updated { change: AgentChange, engine: Result<Option<Arc<dyn Engine>>, OpenError>, to: ReplyTo },
 }
 
-/// A turn that ended without a word.
-struct Dropped {
-    turn: MessageId,
+/// Work to be begun.
+pub(super) struct NewTask {
+    task: TurnTask,
+    reports: mpsc::Receiver<TurnReport>,
+    response: MessageId,
+}
+
+/// Work that ended without a word.
+pub(super) struct Dropped {
+    turn: Option<MessageId>,
     agent: Arc<Agent>,
     response: MessageId,
 }
@@ -67,14 +77,10 @@ impl Actor {
             let answer = self.accepted_before(id).await;
             return self.reply(to, answer);
         }
-        let agent = match &chat.agent {
-            Some(id) => self.state.agents.iter().find(|agent| agent.id == *id),
-            None => self.state.agents.first(),
+        let Some(agent) = self.agent(chat.agent.as_ref()).cloned() else {
+            return self.refuse(to, "chat", ErrorCode::AgentNotFound, NO_AGENT);
         };
-        let Some(agent) = agent.cloned() else {
-            let message = "no such agent in this session; `agents list` shows them";
-            return self.refuse(to, "chat", ErrorCode::AgentNotFound, message);
-        };
+        self.stand_back();
         let busy = self.running.is_some() || self.state.open_turns.iter().any(|turn| turn.waiting);
         if busy && self.state.open_turns.iter().filter(|turn| turn.waiting).count() >= MAX_QUEUED {
             let message = format!("{MAX_QUEUED} messages wait already; wait for a reply, or cancel");
@@ -87,7 +93,7 @@ impl Actor {
             client_message_id: chat.client_message_id.clone(),
             context: chat.context,
             queued: busy,
-            during: self.running.as_ref().map(|running| running.reply.response.clone()),
+            during: self.running_reply().cloned(),
         };
         let condition = chat.client_message_id.clone().map(Condition::NewMessage);
         self.close_unclosed().await;
@@ -96,8 +102,10 @@ impl Actor {
         next.open_turns.push(open);
         let mut events = vec![Outgoing::durable(DurableEvent::UserMessage(message.clone()))];
         let title = self.first_title(&message);
-        next.titled |= title.is_some();
-        events.extend(title.clone().map(|title| Outgoing::durable(DurableEvent::Renamed(Some(title)))));
+        if let Some(title) = &title {
+            next.title = TitleOf::FirstMessage;
+            events.push(Outgoing::durable(DurableEvent::Renamed(Renamed::to(Some(title.clone())))));
+        }
         let title = title.map(Some);
         let turn = message.id.clone();
         if busy {
@@ -131,9 +139,8 @@ impl Actor {
 
     /// Returns the title that a session without one gets from its user's first message.
     fn first_title(&self, message: &UserMessage) -> Option<String> {
-        let by_user = message.context.as_ref().is_none_or(|context| context.origin == MessageOrigin::User);
-        let untitled = self.title.is_none() && !self.state.titled;
-        (untitled && by_user).then(|| title::of_message(&text_of(&message.parts))).flatten()
+        let untitled = self.title.is_none() && self.state.title == TitleOf::Start;
+        (untitled && message.is_users()).then(|| title::of_message(&text_of(&message.parts))).flatten()
     }
 
     /// Answers a message that is stored; `stored` is `None` for one that was there before.
@@ -218,9 +225,17 @@ impl Actor {
 
     /// Starts a turn's task; returns what is announced of it.
     fn start(&mut self, agent: Arc<Agent>, message: UserMessage) -> [Outgoing; 2] {
-        let (port, reports) = TurnPort::new(self.settings.subscribe());
-        let cancel = CancellationToken::new();
         let turn = message.id.clone();
+        let task = self.task(&agent, Some(message));
+        let started = LiveEvent::ResponseStarted { agent: agent.id.clone(), response: task.response.clone() };
+        let begun = [thinking(&agent, true), Outgoing::Live(started)];
+        self.set_to_work(Some(turn), Work::Reply, task, TurnTask::run);
+        begun
+    }
+
+    /// Makes what an agent needs to work.
+    pub(super) fn task(&self, agent: &Arc<Agent>, message: Option<UserMessage>) -> NewTask {
+        let (port, reports) = TurnPort::new(self.settings.subscribe());
         let response = message_id();
         let task = TurnTask {
             deps: self.deps.clone(),
@@ -235,33 +250,47 @@ impl Actor {
                 arguments: self.deps.arguments.clone(),
                 limits: self.deps.limits.clone(),
                 port,
-                cancel: cancel.clone(),
+                cancel: CancellationToken::new(),
             },
             agent: agent.clone(),
             message,
             response: response.clone(),
         };
+        NewTask { task, reports, response }
+    }
+
+    /// Lets an agent work: the session hears its reports from now on.
+    pub(super) fn set_to_work<F>(
+        &mut self,
+        turn: Option<MessageId>,
+        work: Work,
+        new: NewTask,
+        run: impl FnOnce(TurnTask) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let NewTask { task, reports, response } = new;
+        let agent = task.agent.clone();
+        let cancel = task.context.cancel.clone();
+        let running = run(task);
         let task = self.tasks.spawn(async move {
-            task.run().await;
+            running.await;
             None
         });
-        let _counted = Counted::new(self.turns.clone());
-        let started = LiveEvent::ResponseStarted { agent: agent.id.clone(), response: response.clone() };
-        let begun = [thinking(&agent, true), Outgoing::Live(started)];
-        let step = DraftStep {
-            turn: turn.clone(),
+        let _counted = (work != Work::Title).then(|| Counted::new(self.turns.clone()));
+        let step = turn.clone().map(|turn| DraftStep {
+            turn,
             response: response.clone(),
             agent: agent.id.clone(),
             model: agent.model.clone(),
             after: 0,
-        };
+        });
         let reply = ActiveReply { response, agent: agent.id.clone(), text: String::new(), index: 0 };
-        self.running = Some(Running { turn, agent, reports, cancel, reply, step, task, _counted });
-        begun
+        self.running = Some(Running { turn, work, agent, reports, cancel, reply, step, task, _counted });
     }
 
     /// Ends the running turn without a word: its begin was not stored, or its store failed.
-    fn drop_running(&mut self) -> Option<Dropped> {
+    pub(super) fn drop_running(&mut self) -> Option<Dropped> {
         let running = self.running.take()?;
         running.task.abort();
         drop(self.broker.take_all());
@@ -281,7 +310,7 @@ impl Actor {
                 }
             }
             TurnReport::Ask { request, reply } if cancelled => {
-                let turn = self.running.as_ref().map(|running| running.turn.clone());
+                let turn = self.running_turn();
                 let record = audit(&request, AuditDecision::Cancelled, "user");
                 if let Err(error) = self.commit(turn.as_ref(), vec![record], None, None).await {
                     tracing::warn!(session = %self.identity.id, %error, "a cancelled call is not recorded");
@@ -289,7 +318,7 @@ impl Actor {
                 drop(reply.send(Settled::Cancelled));
             }
             TurnReport::Ask { request, reply } => {
-                let turn = self.running.as_ref().map(|running| running.turn.clone());
+                let turn = self.running_turn();
                 let event = Outgoing::durable(DurableEvent::ApprovalRequested((*request).clone()));
                 match self.commit(turn.as_ref(), vec![event], None, None).await {
                     Ok(published) => {
@@ -316,6 +345,8 @@ impl Actor {
             TurnReport::Engine { agent, engine: Some(engine) } => self.on_engine(agent, engine).await,
             TurnReport::Engine { agent, engine: None } => drop(self.engines.remove(&agent)),
             TurnReport::End { events, end } => self.on_end(events, end).await,
+            TurnReport::Compacted => self.on_compacted().await,
+            TurnReport::Titled(titled) => self.on_titled(titled).await,
         }
     }
 
@@ -347,7 +378,7 @@ impl Actor {
         });
         let next = (sensitive && !self.state.read_sensitive)
             .then(|| SessionState { read_sensitive: true, ..self.state.clone() });
-        let turn = self.running.as_ref().map(|running| running.turn.clone());
+        let turn = self.running_turn();
         match self.commit(turn.as_ref(), events, next, None).await {
             Ok(_) => true,
             Err(error) => {
@@ -361,32 +392,42 @@ impl Actor {
         // A turn that ends on its own has no call left; after a failure one may still wait.
         self.settle_all(AuditDecision::Cancelled, "server", &Settled::Cancelled).await;
         let Some(running) = self.running.take() else { return };
+        let Some(ended_turn) = running.turn.clone() else { return };
         let mut next = self.state.clone();
-        next.open_turns.retain(|turn| turn.id != running.turn);
+        next.open_turns.retain(|turn| turn.id != ended_turn);
         let response = running.reply.response.clone();
         let over = LiveEvent::ResponseEnded { agent: running.agent.id.clone(), response: response.clone() };
         events.push(Outgoing::Live(over));
         events.push(thinking(&running.agent, false));
+        let is_done = matches!(end, TurnEnd::Done { .. });
         events.push(Outgoing::durable(ended(end, response)));
-        match self.commit(Some(&running.turn), events, Some(next), None).await {
+        match self.commit(Some(&ended_turn), events, Some(next), None).await {
             Ok(_) => self.deps.store.clear_draft(self.identity.key),
             Err(error) => {
-                let Running { turn, agent, reply, .. } = running;
-                self.announce_failure(Dropped { turn, agent, response: reply.response }, &error).await;
+                let (agent, response) = (running.agent.clone(), running.reply.response);
+                let dropped = Dropped { turn: Some(ended_turn.clone()), agent, response };
+                self.announce_failure(dropped, &error).await;
             }
         }
         self.set_approval_deadline();
         self.start_next_turn().await;
+        if is_done {
+            self.ask_for_title(&ended_turn, running.agent).await;
+        }
     }
 
     /// The turn's task is gone without a word: a bug, told as such.
     pub(super) async fn on_lost_turn(&mut self) {
         tracing::error!(session = %self.identity.id, "a turn ended without its end");
+        if self.running_turn().is_none() {
+            return self.on_compacted().await;
+        }
         let message = "the server failed while it worked on this reply; its log says more".to_owned();
         self.on_end(Vec::new(), TurnEnd::Failed { code: ErrorCode::Internal, message }).await;
     }
 
     pub(super) async fn on_cancel(&mut self, agent: Option<&AgentId>) {
+        self.stand_back();
         let Some(running) = &self.running else { return };
         if agent.is_some_and(|agent| *agent != running.agent.id) {
             return;
@@ -405,6 +446,10 @@ impl Actor {
 
     async fn announce_failure(&mut self, dropped: Dropped, error: &StoreError) {
         let Dropped { turn, agent, response } = dropped;
+        let Some(turn) = turn else {
+            // Live events need no store.
+            return drop(self.commit(None, vec![thinking(&agent, false)], None, None).await);
+        };
         tracing::error!(session = %self.identity.id, %turn, %error, "a turn could not be stored");
         let failed = TurnFailed { code: error.code(), message: error.to_string() };
         let over = LiveEvent::ResponseEnded { agent: agent.id.clone(), response };

@@ -3,17 +3,13 @@
 //! The agent's own engine writes it, in a call of its own that nobody is shown. What fails here leaves the history as
 //! it was: the next turn tries again.
 
-use std::sync::Arc;
-
-use futures_util::StreamExt;
-
 use super::{Driver, Outgoing};
-use crate::engine::{EngineErrorKind, StepEvent, StepOutcome, StepRequest, StepUsage};
+use crate::engine::EngineErrorKind;
 use crate::event::{CountedStep, DurableEvent, LiveEvent, MessageStatus};
-use crate::history::{self, Asked, Keep, Past, Plan, text_of};
-use crate::message::{ModelMessage, ModelRole, Part};
+use crate::history::{self, Keep, Past, Plan, text_of};
 use crate::spend::StepToCome;
 use crate::tokens::{self, CHARS_PER_TOKEN};
+use crate::turn::side::{self, Waits, Written};
 use crate::turn::state::{Partial, TurnInput};
 use crate::usage::Money;
 
@@ -41,13 +37,6 @@ enum Attempt {
     Done,
     NotDone,
     Cancelled,
-}
-
-/// How the call for a summary ended, and what it used as far as it is known.
-enum Written {
-    Whole(StepOutcome),
-    Failed(Option<StepUsage>),
-    Cancelled(Option<StepUsage>),
 }
 
 impl Driver {
@@ -82,6 +71,22 @@ impl Driver {
             Attempt::Done => self.step(self.request(tools)).await,
             Attempt::NotDone => input,
             Attempt::Cancelled => TurnInput::Cancel { partial: Partial::default() },
+        }
+    }
+
+    /// Summarises as much as may be, because somebody asked for it.
+    pub(super) async fn compact_now(&mut self) {
+        let length = tokens::of_request(&self.request(true));
+        let chars = length.min(self.limit()) * CHARS_PER_TOKEN / TRANSCRIPT_SHARE;
+        if let Attempt::NotDone = self.compact(Keep::Least, chars).await
+            && self.readiness == Readiness::Ready
+        {
+            let agent = self.task.agent.id.clone();
+            let text = match self.engine.is_model() {
+                true => "there is nothing to summarise yet",
+                false => "no model is set up, so nothing is summarised",
+            };
+            self.report(&mut vec![Outgoing::Live(LiveEvent::Notice { agent, text: text.to_owned() })]).await;
         }
     }
 
@@ -128,25 +133,14 @@ impl Driver {
     /// Has the summary written and stored, and goes on with it.
     async fn replace(&mut self, past: &Past, plan: &Plan) -> Attempt {
         let text = format!("<transcript>\n{}</transcript>\n\nWrite the summary.", plan.transcript);
-        let asked = ModelMessage { role: ModelRole::User, parts: vec![Part::Text(text)], native: Vec::new() };
-        let request = StepRequest {
-            system: history::SYSTEM.into(),
-            tools: Arc::new([]),
-            messages: vec![asked],
-            effort: None,
-            max_output_tokens: None,
-            temperature: None,
-        };
+        let request = side::request(history::SYSTEM, text);
         let step = StepToCome { engine: self.engine.as_ref(), request: &request, session: self.spend };
         // Over a spending limit the reply's own call says so.
         let Ok(hold) = self.task.deps.ledger.admit(step) else { return Attempt::NotDone };
-        let mut events = vec![self.thinking("summarises the conversation".to_owned())];
+        let mut events = vec![self.task.thinking("summarises the conversation".to_owned())];
         self.report(&mut events).await;
-        let written = self.write(request).await;
-        let usage = match &written {
-            Written::Whole(outcome) => Some(outcome.usage),
-            Written::Failed(usage) | Written::Cancelled(usage) => *usage,
-        };
+        let written = side::call(&self.task, self.engine.as_ref(), request, Waits::Told).await;
+        let usage = written.usage();
         if let Some(usage) = &usage {
             self.counted_on = Some(hold.settle(usage));
             self.spend.spent = self.spend.spent.plus(Money::of_step(usage));
@@ -160,8 +154,7 @@ impl Driver {
         let summary = outcome.as_ref().and_then(|outcome| history::summary(&text_of(&outcome.parts)));
         if let (Some(outcome), Some(summary)) = (outcome, summary) {
             let (agent, team) = (&self.task.agent, &self.task.team);
-            let asked = Asked { message: &self.task.message, notes: &self.notes };
-            let seen = plan.seen(past, agent, team, &summary, Some(asked));
+            let seen = plan.seen(past, agent, team, &summary, self.task.asked(&self.notes));
             let before = tokens::of_request(&self.request(true));
             let whole = std::mem::replace(&mut self.conversation, seen);
             let after = tokens::of_request(&self.request(true));
@@ -195,35 +188,5 @@ impl Driver {
             self.report(&mut vec![Outgoing::Live(LiveEvent::Notice { agent, text })]).await;
         }
         attempt
-    }
-
-    async fn write(&self, request: StepRequest) -> Written {
-        let mut stream = self.engine.step(request);
-        let (mut told, mut begun) = (None, false);
-        loop {
-            let event = tokio::select! {
-                biased;
-                () = self.task.context.cancel.cancelled() => {
-                    return Written::Cancelled(self.partial(String::new(), told, begun).usage);
-                }
-                event = stream.next() => event,
-            };
-            match event {
-                Some(Ok(StepEvent::Finished(outcome))) => return Written::Whole(outcome),
-                Some(Ok(StepEvent::Usage(usage))) => told = Some(usage),
-                Some(Ok(StepEvent::Text(_) | StepEvent::Reasoning(_) | StepEvent::ToolStart { .. })) => {
-                    begun = true
-                }
-                Some(Ok(StepEvent::Waiting { delay, reason })) => {
-                    let text = format!("waits {:.1} s: {reason}", delay.as_secs_f32());
-                    self.report(&mut self.waiting(text).into()).await;
-                }
-                Some(Err(error)) => {
-                    tracing::warn!(session = %self.task.identity.id, %error, "no summary was written");
-                    return Written::Failed(self.partial(String::new(), told, begun).usage);
-                }
-                None => return Written::Failed(self.partial(String::new(), told, begun).usage),
-            }
-        }
     }
 }
