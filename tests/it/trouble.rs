@@ -1,15 +1,19 @@
 //! Clients that leave at once, stores that fail, events that are large: nothing hangs and nothing is lost.
 
+mod each_call;
+mod walk;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use tns_protocol::approval::{AuditDecision, AutonomyLevel};
 use tns_server_core::event::DurableEvent;
+use tns_server_core::recovery;
 use tns_server_core::scripted::{Beat, Gate, Script, call};
 use tns_server_core::store::{EventQuery, LOCAL_PRINCIPAL, Store, StoreError, StoredEvent};
 use tns_tests::socket::{text, types};
-use tns_tests::troubled_store::TroubledStore;
+use tns_tests::troubled_store::{Call, TroubledStore};
 use tns_tests::{Setup, TestServer, session};
 
 use crate::{say, setup};
@@ -235,4 +239,104 @@ async fn a_message_for_an_agent_that_was_removed_is_its_heirs_own_conversation()
     let shown = format!("{:?}", last.messages);
     assert!(shown.contains("ToolCall(") && shown.contains("ToolResult("), "{shown}");
     assert!(!shown.contains("answered:"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_start_that_fails_between_two_lost_turns_leaves_the_second_one_to_the_next_start() {
+    let gate = Gate::new();
+    let held = || [say("part"), Beat::Gate(gate.clone())];
+    let setup = setup(Script::new().step(held()).step(held()));
+    let (server, store) = troubled(&setup, Duration::ZERO).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "one").await;
+    socket.expect("token").await;
+    store.fail_with(Some(StoreError::Busy));
+    gate.open();
+    socket.expect("error").await;
+    store.fail_with(None);
+    // The end of the first turn can't be stored once more, what follows can.
+    store.fail_once(Call::Append, 0, StoreError::Busy);
+    socket.chat("s", "two").await;
+    socket.expect("token").await;
+    drop(server);
+    let open = || async {
+        let record = setup.store.find_session(LOCAL_PRINCIPAL, &session("s")).await.unwrap().unwrap();
+        record.state.open_turns.len()
+    };
+    assert_eq!(open().await, 2);
+    store.fail_once(Call::Append, 1, StoreError::Full);
+    assert_eq!(recovery::end_open_turns(store.as_ref()).await, Err(StoreError::Full));
+    assert_eq!(open().await, 1);
+    assert_eq!(recovery::end_open_turns(store.as_ref()).await, Ok(1));
+    let log = ended_log(&setup).await;
+    assert_eq!(log.iter().filter(|row| row.event.ends_turn()).count(), 2);
+}
+
+#[tokio::test]
+async fn a_turn_whose_draft_cant_be_read_is_ended_without_it() {
+    let gate = Gate::new();
+    let setup = setup(Script::new().step([say("part"), Beat::Gate(gate.clone())]).text("fine"));
+    let (server, store) = troubled(&setup, Duration::ZERO).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "one").await;
+    socket.expect("token").await;
+    store.fail_with(Some(StoreError::Full));
+    gate.open();
+    assert_eq!(socket.expect("error").await["code"], "STORAGE_FULL");
+    // The session has tried to store the end in vain by then.
+    socket.settle("s").await;
+    store.fail_once(Call::Draft, 0, StoreError::Busy);
+    store.fail_with(None);
+    socket.chat("s", "two").await;
+    assert_eq!(text(&socket.until("done").await), "fine");
+    assert!(!store.failure_waits());
+    let log = ended_log(&setup).await;
+    assert_eq!(log.iter().filter(|row| row.event.ends_turn()).count(), 2);
+}
+
+#[tokio::test]
+async fn a_message_that_waits_is_answered_when_the_store_works_again_though_its_sender_only_waits() {
+    let gate = Gate::new();
+    let script = Script::new().step([say("part"), Beat::Gate(gate.clone())]).text("answered");
+    let setup = setup(script);
+    let (server, store) = troubled(&setup, Duration::ZERO).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "one").await;
+    socket.expect("token").await;
+    socket.chat("s", "two").await;
+    socket.settle("s").await;
+    store.fail_with(Some(StoreError::Full));
+    gate.open();
+    assert_eq!(socket.expect("error").await["code"], "STORAGE_FULL");
+    store.fail_with(None);
+    assert_eq!(text(&socket.until("done").await), "answered");
+}
+
+#[tokio::test]
+async fn a_database_that_another_process_holds_is_told_and_used_again_when_it_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tns.db");
+    let store = Arc::new(tns_server_store::open(&file).unwrap());
+    let gate = Gate::new();
+    let setup = setup(Script::new().step([say("part"), Beat::Gate(gate.clone())]).text("fine"));
+    let server = TestServer::start_over(&setup, store.clone(), store.clone()).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "one").await;
+    socket.expect("token").await;
+    let stranger = rusqlite::Connection::open(&file).unwrap();
+    stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    gate.open();
+    // After as long as a write waits for another process.
+    assert_eq!(socket.expect("error").await["code"], "STORAGE_BUSY");
+    stranger.execute_batch("ROLLBACK").unwrap();
+    socket.chat("s", "two").await;
+    assert_eq!(text(&socket.until("done").await), "fine");
+    let key = store.find_session(LOCAL_PRINCIPAL, &session("s")).await.unwrap().unwrap().key;
+    let log = store.events(key, EventQuery::default()).await.unwrap().events;
+    let ends: Vec<bool> = log
+        .iter()
+        .filter(|row| row.event.ends_turn())
+        .map(|row| matches!(row.event, DurableEvent::TurnFailed(_)))
+        .collect();
+    assert_eq!(ends, [true, false]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -29,6 +29,11 @@ pub struct StreamEvent {
 impl EventStream {
     /// Opens a stream at `HOST:PORT`; `last` goes into `Last-Event-ID`.
     pub async fn open(address: &str, path: &str, last: Option<u64>) -> Self {
+        Self::try_open(address, path, last).await.unwrap_or_else(|refusal| panic!("{path}: {refusal}"))
+    }
+
+    /// The same, or what the server answered instead.
+    pub async fn try_open(address: &str, path: &str, last: Option<u64>) -> Result<Self, Value> {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         // HTTP/1.0, so that the body comes as it is.
@@ -44,9 +49,13 @@ impl EventStream {
             }
             head.push(line.to_ascii_lowercase());
         }
-        assert!(head[0].contains(" 200 "), "{head:?}");
+        if !head[0].contains(" 200 ") {
+            let mut body = String::new();
+            timeout(PATIENCE, inner.read_to_string(&mut body)).await.expect("an answer in time").unwrap();
+            return Err(serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head:?}: {body}")));
+        }
         assert!(head.iter().any(|line| line.starts_with("content-type: text/event-stream")), "{head:?}");
-        Self { inner }
+        Ok(Self { inner })
     }
 
     /// Returns the next event; `None` at the end of the stream.

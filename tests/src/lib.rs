@@ -105,7 +105,8 @@ impl TestServer {
         Self::start_parts(setup, setup.store.clone(), setup.store.clone(), engines, provider).await
     }
 
-    async fn start_parts(
+    /// Starts a server with given engines over a given store.
+    pub async fn start_parts(
         setup: &Setup,
         store: Arc<dyn Store>,
         documents: Arc<dyn DocumentStore>,

@@ -34,21 +34,23 @@ const KINDS: &[EventKind] = &[
 pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
     let mut ended = 0;
     for session in store.sessions_with_open_turns().await? {
-        for turn in session.state.open_turns.iter().filter(|turn| !turn.waiting) {
-            let state = SessionState {
-                open_turns: session.state.open_turns.iter().filter(|other| other.waiting).cloned().collect(),
-                ..session.state.clone()
-            };
+        let mut state = session.state;
+        let cut: Vec<OpenTurn> = state.open_turns.iter().filter(|turn| !turn.waiting).cloned().collect();
+        for turn in &cut {
+            // The others stay open until they have their own end, should this be cut as well.
+            state.open_turns.retain(|other| other.id != turn.id);
             let failed = TurnFailed { code: ErrorCode::ServerRestarted, message: RESTARTED.to_owned() };
             let events = closing(store, session.key, turn, failed)
                 .await?
                 .into_iter()
                 .map(|event| NewEvent { turn: Some(turn.id.clone()), event })
                 .collect();
+            let state: SessionState = state.clone();
             store.append(Append { state: Some(state), ..Append::new(session.key, events) }).await?;
-            store.clear_draft(session.key);
             ended += 1;
         }
+        // One of the turns may have been the draft's.
+        store.clear_draft(session.key);
     }
     Ok(ended)
 }

@@ -28,7 +28,7 @@ const COMMIT_CHANGES: usize = 1_024;
 pub struct KnowledgeEngine {
     documents: Arc<dyn DocumentStore>,
     index: Arc<OpenIndex>,
-    /// Why the last search failed.
+    /// Why the last search failed, if the index did. Whether the store works is asked anew.
     failure: Mutex<Option<KnowledgeError>>,
 }
 
@@ -52,6 +52,16 @@ enum Failure {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<Failure> for KnowledgeError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Store(StoreError::Failed(reason)) => Self::Store(StoreError::Failed(one_line(&reason))),
+            Failure::Store(error) => Self::Store(error),
+            Failure::Read(_) | Failure::Write(_) => Self::Index(one_line(&failure.to_string())),
+        }
+    }
 }
 
 /// Whether to go on with the index that is there.
@@ -137,14 +147,16 @@ impl OpenIndex {
 #[async_trait]
 impl Knowledge for KnowledgeEngine {
     async fn search(&self, query: KnowledgeQuery) -> Result<Vec<Hit>, KnowledgeError> {
-        let answer = self.find(query).await.map_err(|failure| KnowledgeError(one_line(&failure.to_string())));
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = answer.as_ref().err().cloned();
+        let answer = self.find(query).await.map_err(KnowledgeError::from);
+        let of_index = |error: &&KnowledgeError| matches!(error, KnowledgeError::Index(_));
+        let failure = answer.as_ref().err().filter(of_index).cloned();
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
         answer
     }
 
-    /// Asks the store, and tells why the last search failed if it did. It does not catch up.
+    /// Asks the store, and tells why the last search failed if the index did. It does not catch up.
     async fn check(&self) -> Result<(), KnowledgeError> {
-        self.documents.document_head().await.map_err(|error| KnowledgeError(one_line(&error.to_string())))?;
+        self.documents.document_head().await.map_err(Failure::Store)?;
         match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),

@@ -59,6 +59,10 @@ pub(crate) struct Actor {
     running: Option<Running>,
     /// Turns whose end could not be stored, and why; they are ended before anything else is begun.
     unclosed: Vec<(MessageId, ErrorCode)>,
+    /// When they are tried to be ended, if nothing happens before.
+    retry_at: Option<Instant>,
+    /// What steps used and is not added up yet, a row for each day and model.
+    unadded: Vec<UsageRow>,
     /// The senders' own ids of the last messages: a resend is known before its model is called.
     recent: VecDeque<ClientMessageId>,
     /// Turns, and agents being opened.
@@ -134,6 +138,7 @@ enum Happened {
     Task(Result<Option<turns::OpenedAgent>, tokio::task::JoinError>),
     ApprovalTimeout,
     TemporaryEnd,
+    Retry,
     Shutdown,
     Deserted,
 }
@@ -174,6 +179,8 @@ impl Actor {
             approval_deadline: None,
             running: None,
             unclosed,
+            retry_at: None,
+            unadded: Vec::new(),
             recent: VecDeque::new(),
             tasks: JoinSet::new(),
             opening: 0,
@@ -206,7 +213,7 @@ impl Actor {
                 return;
             }
             let takes = !stopping && self.closing.is_none();
-            let (deadline, ends_at) = (self.approval_deadline, self.ends_at);
+            let (deadline, ends_at, retry_at) = (self.approval_deadline, self.ends_at, self.retry_at);
             let happened = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled(), if !stopping => Happened::Shutdown,
@@ -215,6 +222,7 @@ impl Actor {
                 Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => Happened::Task(ended),
                 () = sleep_until(deadline), if deadline.is_some() => Happened::ApprovalTimeout,
                 () = sleep_until(ends_at), if ends_at.is_some() => Happened::TemporaryEnd,
+                () = sleep_until(retry_at), if retry_at.is_some() => Happened::Retry,
             };
             match happened {
                 Happened::Command(Letter { command, sender }) => {
@@ -236,6 +244,7 @@ impl Actor {
                     self.on_cancel(None).await;
                 }
                 Happened::TemporaryEnd => self.ends_at = None,
+                Happened::Retry => self.start_next_turn().await,
                 // No handle is left and none can be made: nothing runs, or `alive` would be one.
                 Happened::Deserted => return self.forget().await,
             }
@@ -362,13 +371,23 @@ impl Actor {
         }
     }
 
-    /// Adds what stored steps used to a store that lasts, where the session's own does not.
+    /// Adds what stored steps used to a store that lasts, where the session's own does not. What that store does
+    /// not take now is added with what comes next, or when the session ends.
     async fn add_up(&mut self, used: Vec<UsageRow>) {
         let Some(lasting) = self.deps.lasting.clone() else { return };
         for row in used {
-            if let Err(error) = lasting.add_usage(row).await {
-                tracing::error!(session = %self.identity.id, %error, "what a step used is not added up");
+            let key = |of: &UsageRow| (of.day, of.provider.clone(), of.model.clone());
+            match self.unadded.iter_mut().find(|left| key(left) == key(&row)) {
+                Some(left) => left.add(&row),
+                None => self.unadded.push(row),
             }
+        }
+        while let Some(row) = self.unadded.first().cloned() {
+            if let Err(error) = lasting.add_usage(row).await {
+                tracing::error!(session = %self.identity.id, %error, "what a step used is not added up yet");
+                return;
+            }
+            self.unadded.remove(0);
         }
     }
 

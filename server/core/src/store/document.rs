@@ -6,7 +6,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use tns_protocol::DocumentId;
+use tns_protocol::{DocumentId, ErrorCode};
 
 use super::{SessionKey, StoreError};
 
@@ -171,5 +171,21 @@ pub trait Knowledge: Send + Sync + 'static {
 
 /// A search failed; what is stored is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct KnowledgeError(pub String);
+pub enum KnowledgeError {
+    /// The documents can't be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What finds passages failed: the reason in one line.
+    #[error("{0}")]
+    Index(String),
+}
+
+impl KnowledgeError {
+    /// Returns the wire's code for it.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Store(error) => error.code(),
+            Self::Index(_) => ErrorCode::KbError,
+        }
+    }
+}

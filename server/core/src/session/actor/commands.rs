@@ -293,10 +293,10 @@ impl Actor {
         if !events.is_empty() {
             let turn = self.running_turn();
             if let Err(error) = self.commit(turn.as_ref(), events, None, None).await {
-                tracing::warn!(session = %self.identity.id, %error, "settled calls not stored");
+                // Else the turn would end with calls that were never answered.
+                return self.fail_turn(&error).await;
             }
         }
-        // Nothing runs in any case, so the turn hears it even if the store did not take it.
         for pending in pending {
             pending.settle(settled.clone());
         }
@@ -394,7 +394,8 @@ impl Actor {
             threshold: search.threshold,
         };
         self.answer_beside(to, "kb_search", async move {
-            knowledge.search(query).await.map(Answer::KbHits).map_err(|error| error.to_string())
+            let hits = knowledge.search(query).await;
+            hits.map(Answer::KbHits).map_err(|error| (error.code(), error.to_string()))
         });
     }
 
@@ -404,7 +405,8 @@ impl Actor {
         self.answer_beside(to, "kb_list", async move {
             let mut all = Vec::new();
             for collection in &collections {
-                all.extend(documents.documents(collection).await.map_err(|error| error.to_string())?);
+                let found = documents.documents(collection).await;
+                all.extend(found.map_err(|error| (error.code(), error.to_string()))?);
             }
             Ok(Answer::KbDocuments(all))
         });
@@ -415,7 +417,7 @@ impl Actor {
         &mut self,
         to: ReplyTo,
         request: &'static str,
-        work: impl Future<Output = Result<Answer, String>> + Send + 'static,
+        work: impl Future<Output = Result<Answer, (ErrorCode, String)>> + Send + 'static,
     ) {
         let identity = self.identity.clone();
         let subscriber = match &to {
@@ -423,9 +425,9 @@ impl Actor {
             ReplyTo::Caller(_) => None,
         };
         self.tasks.spawn(async move {
-            let answer = work.await.unwrap_or_else(|message| {
-                Answer::Refused(Refusal { code: ErrorCode::KbError, message, request })
-            });
+            let answer = work
+                .await
+                .unwrap_or_else(|(code, message)| Answer::Refused(Refusal { code, message, request }));
             match (to, subscriber) {
                 (ReplyTo::Connection { re, .. }, Some(subscriber)) => {
                     subscriber.deliver(&[answer_event(&identity, re, answer)]);

@@ -61,6 +61,7 @@ impl Actor {
 
     /// Nobody is there any more: a temporary session is gone for good.
     pub(super) async fn forget(&mut self) {
+        self.add_up(Vec::new()).await;
         if self.lifetime == Lifetime::Temporary
             && let Err(error) = self.deps.store.delete_session(self.identity.key).await
         {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tns_protocol::approval::{AuditDecision, RiskClass};
 use tns_protocol::{AgentId, ClientMessageId, ErrorCode, MessageId};
@@ -31,6 +32,8 @@ const RECENT_MESSAGES: usize = 64;
 /// What is said where an agent is named that is not there.
 pub(super) const NO_AGENT: &str = "no such agent in this session; `agents list` shows them";
 pub(super) const MESSAGES: &[EventKind] = &[EventKind::UserMessage];
+/// How long a session waits before it tries again to store the end of a turn.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// An agent whose engine was opened, or not.
 pub(crate) enum OpenedAgent {
@@ -188,27 +191,43 @@ impl Actor {
         }
     }
 
-    /// Begins the turn of the message that waits longest, if none runs.
+    /// Begins the turn of the message that waits longest, if none runs. One that the store does not let begin
+    /// fails, as one does whose store fails later. While an end can't be stored nothing is begun; it is tried
+    /// again after a while.
     pub(super) async fn start_next_turn(&mut self) {
-        if self.running.is_some() || self.closing.is_some() || self.shutdown.is_cancelled() {
-            return;
+        self.retry_at = None;
+        while self.running.is_none() && self.closing.is_none() && !self.shutdown.is_cancelled() {
+            self.close_unclosed().await;
+            if !self.unclosed.is_empty() {
+                self.retry_at = Some(tokio::time::Instant::now() + RETRY);
+                return;
+            }
+            let Some(waiting) = self.state.open_turns.iter().find(|turn| turn.waiting).cloned() else {
+                return;
+            };
+            if let Err(error) = self.start_waiting(&waiting).await {
+                let agents = &self.state.agents;
+                let agent = agents.iter().find(|agent| agent.id == waiting.agent).or(agents.first());
+                let lost = agent.cloned().map(|agent| Dropped {
+                    turn: waiting.id,
+                    agent: Arc::new(agent),
+                    response: message_id(),
+                });
+                let Some(dropped) = self.drop_running().or(lost) else { return };
+                self.announce_failure(dropped, &error).await;
+            }
         }
-        self.close_unclosed().await;
-        let Some(waiting) = self.state.open_turns.iter().find(|turn| turn.waiting).cloned() else { return };
-        let message = match self.waiting_message(&waiting.id).await {
-            Ok(Some(message)) => message,
-            Ok(None) => {
-                tracing::error!(session = %self.identity.id, turn = %waiting.id, "a waiting message is not stored");
-                return;
-            }
-            Err(error) => {
-                tracing::warn!(session = %self.identity.id, %error, "a waiting message can't be read now");
-                return;
-            }
-        };
+    }
+
+    /// Starts the turn of a message that waits.
+    async fn start_waiting(&mut self, waiting: &OpenTurn) -> Result<(), StoreError> {
+        let message = self
+            .waiting_message(&waiting.id)
+            .await?
+            .ok_or_else(|| StoreError::Failed(format!("the waiting message {} is not stored", waiting.id)))?;
         let agents = &self.state.agents;
         let agent = agents.iter().find(|agent| agent.id == waiting.agent).or(agents.first());
-        let Some(agent) = agent.cloned().map(Arc::new) else { return };
+        let Some(agent) = agent.cloned().map(Arc::new) else { return Ok(()) };
         let mut next = self.state.clone();
         if let Some(turn) = next.open_turns.iter_mut().find(|turn| turn.id == waiting.id) {
             turn.waiting = false;
@@ -217,10 +236,7 @@ impl Actor {
         let message = UserMessage { agent: agent.id.clone(), ..message };
         let mut events = vec![Outgoing::durable(DurableEvent::QueueStarted(waiting.id.clone()))];
         events.extend(self.start(agent, message));
-        if let Err(error) = self.commit(Some(&waiting.id), events, Some(next), None).await {
-            tracing::warn!(session = %self.identity.id, %error, "a waiting message was not begun");
-            self.drop_running();
-        }
+        self.commit(Some(&waiting.id), events, Some(next), None).await.map(drop)
     }
 
     /// Starts a turn's task; returns what is announced of it.
@@ -312,10 +328,10 @@ impl Actor {
             TurnReport::Ask { request, reply } if cancelled => {
                 let turn = self.running_turn();
                 let record = audit(&request, AuditDecision::Cancelled, "user");
-                if let Err(error) = self.commit(turn.as_ref(), vec![record], None, None).await {
-                    tracing::warn!(session = %self.identity.id, %error, "a cancelled call is not recorded");
+                match self.commit(turn.as_ref(), vec![record], None, None).await {
+                    Ok(_) => drop(reply.send(Settled::Cancelled)),
+                    Err(error) => self.fail_turn(&error).await,
                 }
-                drop(reply.send(Settled::Cancelled));
             }
             TurnReport::Ask { request, reply } => {
                 let turn = self.running_turn();
@@ -437,7 +453,7 @@ impl Actor {
     }
 
     /// The store did not take an event of the running turn: nothing more of it is shown.
-    async fn fail_turn(&mut self, error: &StoreError) {
+    pub(super) async fn fail_turn(&mut self, error: &StoreError) {
         if let Some(dropped) = self.drop_running() {
             self.announce_failure(dropped, error).await;
             self.start_next_turn().await;
@@ -460,16 +476,16 @@ impl Actor {
         self.unclosed.push((turn, error.code()));
     }
 
-    /// Stores the ends of turns that could not be stored before.
+    /// Stores the ends of turns that could not be stored before, up to the first that can't be stored now either.
     async fn close_unclosed(&mut self) {
-        for (turn, code) in std::mem::take(&mut self.unclosed) {
-            let Some(open) = self.state.open_turns.iter().find(|open| open.id == turn).cloned() else {
-                continue;
-            };
-            if let Err(error) = self.close(&open, code).await {
+        while let Some((turn, code)) = self.unclosed.first().cloned() {
+            if let Some(open) = self.state.open_turns.iter().find(|open| open.id == turn).cloned()
+                && let Err(error) = self.close(&open, code).await
+            {
                 tracing::warn!(session = %self.identity.id, %turn, %error, "a turn still has no end");
-                self.unclosed.push((turn, code));
+                return;
             }
+            self.unclosed.remove(0);
         }
     }
 
