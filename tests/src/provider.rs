@@ -145,9 +145,16 @@ pub fn text_body(pieces: &[&str]) -> String {
 
 /// Returns the body of a reply that calls one tool.
 pub fn call_body(id: &str, tool: &str, args: &Value) -> String {
-    let call = json!({ "index": 0, "id": id, "type": "function",
-        "function": { "name": tool, "arguments": args.to_string() } });
-    body([json!({ "tool_calls": [call] })].into_iter(), "tool_calls")
+    calls_body(&[(id, tool, args.clone())])
+}
+
+/// Returns the body of a reply that calls tools at once, each with its id and its arguments.
+pub fn calls_body(calls: &[(&str, &str, Value)]) -> String {
+    let calls = calls.iter().enumerate().map(|(index, (id, tool, args))| {
+        json!({ "index": index, "id": id, "type": "function",
+            "function": { "name": tool, "arguments": args.to_string() } })
+    });
+    body([json!({ "tool_calls": calls.collect::<Vec<_>>() })].into_iter(), "tool_calls")
 }
 
 /// Returns the body of a reply that ends in the middle: no finish, no end mark.
