@@ -7,7 +7,6 @@ use tns_server_core::scripted::{Beat, Gate, Script};
 use tns_tests::Socket;
 use tns_tests::socket::text;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpSocket;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
@@ -161,7 +160,7 @@ async fn a_reader_that_stops_is_closed_with_1013_and_the_others_get_everything()
     let piece = "y".repeat(PIECE);
     let batch = || (0..AT_ONCE).map(|_| say(&piece)).chain([Beat::Gate(gate.clone())]);
     let server = start(Script::new().step((0..BATCHES).flat_map(|_| batch()))).await;
-    let mut slow = slow_socket(server.address()).await;
+    let mut slow = Socket::connect_slow(server.address()).await;
     slow.join("s").await;
     let mut fast = server.socket().await;
     fast.chat("s", "go").await;
@@ -182,14 +181,6 @@ async fn a_reader_that_stops_is_closed_with_1013_and_the_others_get_everything()
     fast.until("done").await;
     let stored = server.rest().messages(&tns_tests::session("s"), 1, None).await.unwrap().messages;
     assert_eq!(stored[0].content.len(), BATCHES * AT_ONCE * PIECE);
-}
-
-/// Connects with a small receive buffer, so that what is not read stays with the server.
-async fn slow_socket(address: &str) -> Socket {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(8 << 10).unwrap();
-    let stream = socket.connect(address.parse().unwrap()).await.unwrap();
-    Socket::over(stream, address).await
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ mod knowledge;
 mod limits;
 mod provider;
 mod providers;
+mod readers;
 mod rest;
 mod resume;
 mod sessions;

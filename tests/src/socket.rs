@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -12,6 +12,9 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, client_async, connect_a
 
 /// How long an expected event may take: far above what it takes, so that a slow machine fails nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Receive buffer of a client that is to be slow, in bytes.
+const SMALL_BUFFER: u32 = 8 << 10;
 
 /// A bare `/chat` socket.
 pub struct Socket {
@@ -32,6 +35,14 @@ impl Socket {
         let (inner, _) =
             client_async(format!("ws://{address}/chat"), stream).await.expect("the server takes it");
         Self { inner }
+    }
+
+    /// Connects with a receive buffer so small that what is not read stays with the server.
+    pub async fn connect_slow(address: &str) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(SMALL_BUFFER).unwrap();
+        let stream = socket.connect(address.parse().unwrap()).await.unwrap();
+        Self::over(stream, address).await
     }
 
     /// Sends a frame of protocol v1 for a session.

@@ -19,7 +19,8 @@ use super::translate::{self, Face};
 
 /// Most events that wait. Full → see the module's page.
 pub(crate) const MAX_EVENTS: usize = 1_024;
-/// Bytes from which on nothing more may wait; the event that reaches them still does, whatever its size. Full → see the module's page.
+/// Bytes from which on nothing more may wait; the event that reaches them still does, whatever its size. One event
+/// that is as large by itself is not counted: who reads gets it and what is stored with it. Full → see the module's page.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Half full: from here on pieces of a reply are joined.
 const JOIN_FROM: usize = MAX_EVENTS / 2;
@@ -194,7 +195,12 @@ impl Outbox {
 
 impl Queue {
     fn fits(&self) -> bool {
-        self.items.len() < MAX_EVENTS && self.bytes < MAX_BYTES
+        self.items.len() < MAX_EVENTS && (self.bytes < MAX_BYTES || self.bytes - self.oversized() < MAX_BYTES)
+    }
+
+    /// Returns the size of the largest item that reaches the limit by itself; 0: there is none.
+    fn oversized(&self) -> usize {
+        self.items.iter().map(Item::size).filter(|size| *size >= MAX_BYTES).max().unwrap_or(0)
     }
 
     fn add(&mut self, item: Item) {

@@ -83,6 +83,30 @@ fn pieces_stay_apart_while_there_is_room_and_are_joined_without_loss_beyond() {
     assert!(outbox.take().is_none());
 }
 
+/// A rename, whose event is as large as its title.
+fn large(seq: Seq) -> Arc<Published> {
+    let event = DurableEvent::Renamed(Some("x".repeat(MAX_BYTES)));
+    published("s", Some(seq), Event::Durable(Box::new(event)))
+}
+
+#[test]
+fn an_event_larger_than_the_limit_does_not_cost_a_reader_what_is_stored_with_it() {
+    for face in [Face::V1, Face::Log] {
+        let outbox = Outbox::new(face, true);
+        let big = match face {
+            Face::V1 => token(&"x".repeat(MAX_BYTES)),
+            Face::Log => large(1),
+        };
+        outbox.deliver(&[big, token("a"), durable("s", 2)]);
+        let first = if face == Face::V1 { "L" } else { "1" };
+        assert_eq!(drained(&outbox), [first, "L", "2"]);
+    }
+    // A second one is too much for who reads neither.
+    let outbox = Outbox::new(Face::Log, true);
+    outbox.deliver(&[large(1), large(2), durable("s", 3)]);
+    assert_eq!(drained(&outbox), ["lagged s 3"]);
+}
+
 #[test]
 fn a_strict_reader_that_stops_is_closed_at_the_limit_of_bytes() {
     let outbox = Outbox::default();
@@ -123,7 +147,8 @@ fn what_waits_is_written_before_the_close() {
 #[test]
 fn a_slow_reader_first_loses_what_is_only_shown() {
     let outbox = Outbox::new(Face::Log, true);
-    outbox.deliver(&[durable("s", 1), token(&"x".repeat(MAX_BYTES)), durable("s", 2)]);
+    let half = token(&"x".repeat(MAX_BYTES / 2));
+    outbox.deliver(&[durable("s", 1), half.clone(), half, durable("s", 2)]);
     assert_eq!(drained(&outbox), ["1", "2"]);
 }
 
