@@ -7,6 +7,7 @@
 mod decode;
 mod model;
 mod process;
+mod readers;
 mod relay;
 mod report;
 mod server;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
+use crate::readers::Pace;
 use crate::report::Report;
 
 /// Measures tns beside a bare relay and, where installed, other clients
@@ -37,6 +39,10 @@ struct Args {
 /// Size of the store's corpus: what a person gathers in years.
 const SESSIONS: usize = 10_000;
 const EVENTS: usize = 1_000_000;
+
+/// The reply that many read: twenty seconds of it, at a rate that leaves a processor or two room.
+const TOKENS: usize = 20_000;
+const RATE: usize = 1_000;
 
 #[derive(Clone, Copy, Subcommand)]
 enum What {
@@ -58,6 +64,15 @@ enum What {
         /// Events of the corpus, in all sessions together
         #[arg(long, default_value_t = EVENTS)]
         events: usize,
+    },
+    /// Fifty readers of one reply, beside the same with one more that never reads
+    Readers {
+        /// Tokens of the reply
+        #[arg(long, default_value_t = TOKENS)]
+        tokens: usize,
+        /// Tokens a second
+        #[arg(long, default_value_t = RATE)]
+        rate: usize,
     },
     /// Be the bare relay between this port and a model server's
     #[command(hide = true)]
@@ -103,6 +118,14 @@ async fn run(args: Args) -> Result<()> {
     }
     if matches!(args.what, What::All | What::Wires) {
         wires::measure(&tns, args.rounds, &mut report).await?;
+    }
+    let pace = match args.what {
+        What::Readers { tokens, rate } => Some(Pace { tokens, rate }),
+        What::All => Some(Pace { tokens: TOKENS, rate: RATE }),
+        _ => None,
+    };
+    if let Some(pace) = pace {
+        readers::measure(&tns, &model, args.rounds.div_ceil(2), pace, &mut report).await?;
     }
     if matches!(args.what, What::All) {
         store::measure(SESSIONS, EVENTS, args.rounds, &mut report).await?;

@@ -1,5 +1,6 @@
 //! A model server that writes as fast as it is told: Chat Completions over SSE, one write a token.
-//! The last user message says how: `[[tokens=N rate=R ttft=MS]]`; rate 0 is as fast as possible.
+//! The last user message says how: `[[tokens=N rate=R ttft=MS noted=1]]`; rate 0 is as fast as possible, and
+//! `noted` keeps when each token was written.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +23,15 @@ const BURST: usize = 64;
 /// The running model server.
 pub(crate) struct Model {
     pub(crate) port: u16,
-    calls: Arc<Mutex<Vec<Call>>>,
+    notes: Notes,
     _tasks: JoinSet<()>,
+}
+
+/// What the model server remembers.
+#[derive(Clone, Default)]
+struct Notes {
+    calls: Arc<Mutex<Vec<Call>>>,
+    written: Arc<Mutex<Vec<Instant>>>,
 }
 
 /// When a request was received and its first token written.
@@ -36,8 +44,13 @@ pub(crate) struct Call {
 impl Model {
     /// Returns the last call's times and forgets all of them.
     pub(crate) fn take_last(&self) -> Option<Call> {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.notes.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.drain(..).next_back()
+    }
+
+    /// Returns when each token was written that was to be noted, and forgets it.
+    pub(crate) fn take_written(&self) -> Vec<Instant> {
+        std::mem::take(&mut *self.notes.written.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the base URL.
@@ -48,11 +61,11 @@ impl Model {
 
 /// Starts it on a free port of loopback.
 pub(crate) async fn start() -> Result<Model> {
-    let calls = Arc::new(Mutex::new(Vec::new()));
+    let notes = Notes::default();
     let router = Router::new()
         .route("/v1/models", get(|| async { Json(serde_json::json!({ "data": [{ "id": "bench" }] })) }))
         .route("/v1/chat/completions", post(complete))
-        .with_state(calls.clone());
+        .with_state(notes.clone());
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let port = listener.local_addr()?.port();
     let mut tasks = JoinSet::new();
@@ -64,7 +77,7 @@ pub(crate) async fn start() -> Result<Model> {
             eprintln!("the model server ended: {error}");
         }
     });
-    Ok(Model { port, calls, _tasks: tasks })
+    Ok(Model { port, notes, _tasks: tasks })
 }
 
 fn number(text: &str, name: &str) -> Option<u64> {
@@ -73,22 +86,25 @@ fn number(text: &str, name: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-async fn complete(State(calls): State<Arc<Mutex<Vec<Call>>>>, body: Bytes) -> impl IntoResponse {
+async fn complete(State(notes): State<Notes>, body: Bytes) -> impl IntoResponse {
     let received = Instant::now();
     let text = String::from_utf8_lossy(&body).into_owned();
     let tokens = number(&text, "tokens").unwrap_or(200) as usize;
     let rate = number(&text, "rate").unwrap_or(0);
     let ttft = Duration::from_millis(number(&text, "ttft").unwrap_or(0));
+    let noted = number(&text, "noted") == Some(1);
     let pace = (rate > 0).then(|| Duration::from_secs_f64(1.0 / rate as f64));
     let stream = stream::unfold(0, move |at| {
-        let calls = calls.clone();
+        let notes = notes.clone();
         async move {
             if at == 0 {
                 tokio::time::sleep(ttft).await;
                 let call = Call { received, first: Instant::now() };
-                calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+                notes.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
             } else if let Some(pace) = pace {
-                tokio::time::sleep(pace).await;
+                // By the clock from the first token on: a late one does not delay those behind it.
+                let due = received + ttft + pace.mul_f64(at as f64);
+                tokio::time::sleep_until(due.into()).await;
             }
             if at > tokens {
                 return None;
@@ -98,6 +114,10 @@ async fn complete(State(calls): State<Arc<Mutex<Vec<Call>>>>, body: Bytes) -> im
             let mut chunk = String::new();
             for token in at..until {
                 chunk.push_str(&delta(token));
+            }
+            if noted {
+                let mut written = notes.written.lock().unwrap_or_else(PoisonError::into_inner);
+                written.resize(until, Instant::now());
             }
             if until == tokens {
                 chunk.push_str(END);

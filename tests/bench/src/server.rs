@@ -41,7 +41,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn start(program: &Path, args: &[&str], model: &Model) -> Result<Self> {
+    /// Starts a program that is told where the model is and prints its port.
+    pub(crate) fn start(program: &Path, args: &[&str], model: &Model) -> Result<Self> {
         let variables = [
             ("PROVIDER_BASE_URL_OPENAI_COMPATIBLE".to_owned(), model.base_url()),
             ("TNS_PROVIDER".to_owned(), "openai-compatible".to_owned()),
@@ -72,8 +73,8 @@ impl Running {
         Ok(Self { child, port, _home: home })
     }
 
-    /// Proportional memory in KiB.
-    fn memory(&self) -> Result<f64> {
+    /// Returns its proportional memory in KiB.
+    pub(crate) fn memory(&self) -> Result<f64> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()))?;
         let line = text.lines().find(|line| line.starts_with("Pss:")).context("Pss")?;
         line.split_whitespace().nth(1).context("Pss")?.parse().context("Pss")
