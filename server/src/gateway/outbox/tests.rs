@@ -3,7 +3,7 @@
 use super::*;
 use tns_protocol::approval::AutonomyLevel;
 use tns_protocol::{ServerMessage, Timestamp, decode_server};
-use tns_server_core::event::{DurableEvent, Log};
+use tns_server_core::event::{DurableEvent, Log, Renamed};
 use tns_server_core::memory::MemoryStore;
 use tns_server_core::store::SessionKey;
 
@@ -85,7 +85,7 @@ fn pieces_stay_apart_while_there_is_room_and_are_joined_without_loss_beyond() {
 
 /// A rename, whose event is as large as its title.
 fn large(seq: Seq) -> Arc<Published> {
-    let event = DurableEvent::Renamed(Some("x".repeat(MAX_BYTES)));
+    let event = DurableEvent::Renamed(Renamed::to(Some("x".repeat(MAX_BYTES))));
     published("s", Some(seq), Event::Durable(Box::new(event)))
 }
 

@@ -209,7 +209,7 @@ impl Actor {
                 let agents = &self.state.agents;
                 let agent = agents.iter().find(|agent| agent.id == waiting.agent).or(agents.first());
                 let lost = agent.cloned().map(|agent| Dropped {
-                    turn: waiting.id,
+                    turn: Some(waiting.id),
                     agent: Arc::new(agent),
                     response: message_id(),
                 });
