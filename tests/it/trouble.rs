@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tns_protocol::approval::{AuditDecision, AutonomyLevel};
+use tns_protocol::{Day, Timestamp};
 use tns_server_core::event::DurableEvent;
 use tns_server_core::recovery;
 use tns_server_core::scripted::{Beat, Gate, Script, call};
@@ -339,4 +340,23 @@ async fn a_database_that_another_process_holds_is_told_and_used_again_when_it_is
         .map(|row| matches!(row.event, DurableEvent::TurnFailed(_)))
         .collect();
     assert_eq!(ends, [true, false]);
+}
+
+#[tokio::test]
+async fn what_a_temporary_session_used_is_added_up_when_the_store_takes_it_again() {
+    let setup = setup(Script::new().text("one").text("two"));
+    let (server, store) = troubled(&setup, Duration::ZERO).await;
+    let new = json!({ "id": "s", "temp": true });
+    let made = tns_tests::http::call(server.address(), "POST", "/api/sessions", Some(&new)).await;
+    assert_eq!(made.status, 201);
+    store.fail_once(Call::AddUsage, 0, StoreError::Full);
+    let mut socket = server.socket().await;
+    for _ in 0..2 {
+        socket.chat("s", "go").await;
+        socket.until("done").await;
+    }
+    assert!(!store.failure_waits());
+    let today = Day::of(Timestamp::now());
+    let rows = setup.store.usage(today..=today).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.steps).sum::<u64>(), 2);
 }
