@@ -25,7 +25,7 @@ pub(super) enum Phase {
     Agents,
     /// Messages wait while a reply is written, and are answered in turn.
     Queue,
-    /// A model refuses what is too long, and a summary takes its place.
+    /// A summary takes the place of what was said: asked for, and when a model refuses what is too long.
     Compaction,
     /// Some of it at once.
     Mixed,
@@ -91,8 +91,9 @@ impl Work {
             Phase::Documents | Phase::Agents => Vec::new(),
             Phase::Queue => vec![slow(), slow(), slow()],
             Phase::Compaction => {
+                let answer = || Reply::from(text_body(&["an answer"]));
                 let refused = Reply::refusal(400, "this model's maximum context length is 8 tokens");
-                vec![text_body(&["an answer"]).into(), refused, slow(), slow()]
+                vec![answer(), slow(), answer(), refused, slow(), slow()]
             }
             Phase::Mixed => vec![call("first"), call("second"), slow(), slow()],
         }
@@ -146,10 +147,15 @@ impl Work {
                 client.ends(3).await;
             }
             Phase::Compaction => {
-                // Longer than its summary will be.
-                client.say(&self.message_id(1), &"work ".repeat(2_000)).await;
+                // Longer than its summary will be: once it is asked for, once the model refuses what is there.
+                let long = "work ".repeat(2_000);
+                client.say(&self.message_id(1), &long).await;
                 client.ends(1).await;
-                client.say(&self.message_id(2), "more work").await;
+                client.send("compact", json!({})).await;
+                client.expect("compaction").await;
+                client.say(&self.message_id(2), &long).await;
+                client.ends(1).await;
+                client.say(&self.message_id(3), "more work").await;
                 client.expect("compaction").await;
                 client.ends(1).await;
             }
