@@ -59,7 +59,8 @@ pub(crate) enum ColorChoice {
     Never,
 }
 
-fn parse_session(text: &str) -> Result<SessionId, String> {
+/// Reads a session's id.
+pub(crate) fn parse_session(text: &str) -> Result<SessionId, String> {
     SessionId::parse(text).map_err(|error| error.to_string())
 }
 

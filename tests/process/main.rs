@@ -10,6 +10,7 @@ mod doctor;
 mod documents;
 mod failure;
 mod keyring;
+mod manage;
 mod models;
 mod newcomer;
 mod node;

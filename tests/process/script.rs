@@ -34,6 +34,8 @@ async fn every_json_command_prints_one_value_on_the_first_start() {
         &["agents", "list"],
         &["sessions", "list"],
         &["sessions", "show", "none"],
+        &["sessions", "search", "gnomon"],
+        &["sessions", "rm", "none"],
         &["audit"],
         &["schema"],
     ] {

@@ -1,7 +1,9 @@
 //! `tns sessions`: what was talked about, and where.
 
+mod change;
 mod line;
 mod place;
+mod search;
 mod tail;
 
 use std::fmt::Write as _;
@@ -13,6 +15,7 @@ use tns_client::Rest;
 use tns_protocol::SessionId;
 use tns_protocol::rest::{MessageRole, SessionDetail, SessionSummary, StoredMessage};
 
+use crate::exit::{Exit, Stop};
 use crate::{Context, logging, server};
 
 /// Sessions that `list` prints when no number is given.
@@ -20,7 +23,7 @@ const DEFAULT_LIMIT: usize = 50;
 /// Sessions asked for at once.
 const PAGE: u32 = 100;
 
-/// List, show and follow sessions
+/// List, show, find, follow and change sessions
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -41,6 +44,11 @@ enum Action {
         #[arg(value_name = "ID")]
         id: String,
     },
+    Search(search::Args),
+    Rename(change::Rename),
+    Fork(change::Fork),
+    Feedback(change::Feedback),
+    Rm(change::Rm),
     Tail(tail::Args),
 }
 
@@ -63,16 +71,20 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
         let rest = attached.rest()?;
         match args.action {
             Action::List { limit } => list(context, &rest, limit).await,
-            Action::Show { id } => {
-                // An id outside the charset names no session either.
-                let id = SessionId::parse(id.as_str()).map_err(|_| {
-                    crate::exit::Stop::new(crate::exit::Exit::NotFound, format!("there is no session {id}"))
-                })?;
-                show(context, &rest, &id).await
-            }
+            Action::Show { id } => show(context, &rest, &named(&id)?).await,
+            Action::Search(args) => search::run(context, &rest, args).await,
+            Action::Rename(args) => change::rename(context, &rest, args).await,
+            Action::Fork(args) => change::fork(context, &rest, args).await,
+            Action::Feedback(args) => change::rate(context, &rest, args).await,
+            Action::Rm(args) => change::remove(context, &rest, args).await,
             Action::Tail(args) => tail::run(context, attached, args).await,
         }
     })
+}
+
+/// Reads an id. One outside the charset names no session either.
+fn named(id: &str) -> Result<SessionId, Stop> {
+    SessionId::parse(id).map_err(|_| Stop::new(Exit::NotFound, format!("there is no session {id}")))
 }
 
 async fn list(context: &Context, rest: &Rest, limit: usize) -> anyhow::Result<()> {

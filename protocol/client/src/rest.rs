@@ -1,5 +1,7 @@
 //! The REST calls of a server, one method each. Answers are bounded; a refusal keeps the server's words.
 
+mod sessions;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,11 +11,10 @@ use serde::de::DeserializeOwned;
 use tns_protocol::knowledge::{KbListResult, KbRemoved};
 use tns_protocol::provider::{KeyCheck, ModelList, ProviderList, ValidateKey, VoiceList};
 use tns_protocol::rest::{
-    AuditList, CreateSession, ErrorBody, EventList, Health, KbAddRequest, KbAddResponse, MessageList,
-    SearchRequest, SearchResponse, ServerInfo, SessionDetail, SessionList,
+    AuditList, ErrorBody, Health, KbAddRequest, KbAddResponse, SearchRequest, SearchResponse, ServerInfo,
 };
 use tns_protocol::usage::UsageReport;
-use tns_protocol::{Day, DocumentId, Seq, SessionId};
+use tns_protocol::{Day, DocumentId, SessionId};
 
 use crate::ClientError;
 use crate::address::{Address, SharedAddress};
@@ -76,65 +77,6 @@ impl Rest {
     /// As [`Self::health`].
     pub async fn info(&self) -> Result<ServerInfo, ClientError> {
         self.get(&["api", "info"], &[]).await
-    }
-
-    /// POST `/api/sessions`: makes the session, or returns it unchanged when its id is there.
-    ///
-    /// # Errors
-    /// As [`Self::health`].
-    pub async fn create_session(&self, body: CreateSession) -> Result<SessionDetail, ClientError> {
-        self.post(&["api", "sessions"], &body).await
-    }
-
-    /// GET `/api/sessions`: one page, newest first; the server's own page size when `limit` is absent.
-    ///
-    /// # Errors
-    /// As [`Self::health`].
-    pub async fn sessions(
-        &self,
-        cursor: Option<&str>,
-        limit: Option<u32>,
-    ) -> Result<SessionList, ClientError> {
-        let limit = limit.map(|limit| limit.to_string());
-        let query: Vec<_> =
-            cursor.map(|c| ("cursor", c)).into_iter().chain(limit.as_deref().map(|l| ("limit", l))).collect();
-        self.get(&["api", "sessions"], &query).await
-    }
-
-    /// GET `/api/sessions/{id}`.
-    ///
-    /// # Errors
-    /// As [`Self::health`]; an unknown session is `SESSION_NOT_FOUND`.
-    pub async fn session(&self, id: &SessionId) -> Result<SessionDetail, ClientError> {
-        self.get(&["api", "sessions", id.as_str()], &[]).await
-    }
-
-    /// GET `/api/sessions/{id}/messages`: one page after `after_seq`, oldest first.
-    ///
-    /// # Errors
-    /// As [`Self::session`].
-    pub async fn messages(
-        &self,
-        id: &SessionId,
-        after_seq: Seq,
-        limit: Option<u32>,
-    ) -> Result<MessageList, ClientError> {
-        let after = after_seq.to_string();
-        let limit = limit.map(|limit| limit.to_string());
-        let query: Vec<_> = std::iter::once(("afterSeq", after.as_str()))
-            .chain(limit.as_deref().map(|limit| ("limit", limit)))
-            .collect();
-        self.get(&["api", "sessions", id.as_str(), "messages"], &query).await
-    }
-
-    /// GET `/api/sessions/{id}/events`: one page of durable events after `after`, ascending.
-    ///
-    /// # Errors
-    /// As [`Self::session`].
-    pub async fn events(&self, id: &SessionId, after: Seq) -> Result<EventList, ClientError> {
-        let after = after.to_string();
-        let query = [("after", after.as_str()), ("live", "0")];
-        self.get(&["api", "sessions", id.as_str(), "events"], &query).await
     }
 
     /// GET `/api/audit`: a session's decisions, oldest first.
@@ -242,9 +184,18 @@ impl Rest {
         segments: &[&str],
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
+        self.send(Method::POST, segments, body).await
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        segments: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body)
             .map_err(|error| ClientError::Protocol(format!("the request is no JSON: {error}")))?;
-        answer(self.call(Method::POST, self.url_of(segments, &[]), Some(body)).await?).await
+        answer(self.call(method, self.url_of(segments, &[]), Some(body)).await?).await
     }
 
     async fn call(&self, method: Method, url: Url, body: Option<Vec<u8>>) -> Result<Response, ClientError> {
@@ -264,13 +215,14 @@ impl Rest {
         Ok(self.inner.http.get_or_init(|| built))
     }
 
+    fn silent(&self) -> ClientError {
+        let seconds = CALL_TIMEOUT.as_secs();
+        ClientError::Unreachable(format!("{} did not answer within {seconds} seconds", self.url()))
+    }
+
     fn failed(&self, error: &reqwest::Error) -> ClientError {
         if error.is_timeout() && !error.is_connect() {
-            let seconds = CALL_TIMEOUT.as_secs();
-            return ClientError::Unreachable(format!(
-                "{} did not answer within {seconds} seconds",
-                self.url()
-            ));
+            return self.silent();
         }
         ClientError::Unreachable(format!("{}: {}", self.url(), plain(root_cause(error))))
     }
@@ -303,12 +255,16 @@ fn root_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std:
 }
 
 async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
+    parse(&read_body(accepted(response).await?).await?)
+}
+
+/// Lets a success through, its body unread.
+async fn accepted(response: Response) -> Result<Response, ClientError> {
     let status = response.status();
-    let body = read_body(response).await?;
     if status.is_success() {
-        return parse(&body);
+        return Ok(response);
     }
-    match serde_json::from_slice::<ErrorBody>(&body) {
+    match serde_json::from_slice::<ErrorBody>(&read_body(response).await?) {
         Ok(ErrorBody { error }) => {
             Err(ClientError::Refused { status: status.as_u16(), code: error.code, message: error.message })
         }

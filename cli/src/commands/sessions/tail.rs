@@ -37,8 +37,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(context: &Context, attached: &Attached, args: Args) -> anyhow::Result<()> {
     let session = match args.id {
-        Some(id) => SessionId::parse(id.as_str())
-            .map_err(|_| Stop::new(Exit::NotFound, format!("there is no session {id}")))?,
+        Some(id) => super::named(&id)?,
         None => workspace::session_id(context)?,
     };
     exists(&attached.rest()?, &session).await?;
