@@ -224,6 +224,9 @@ pub struct Found {
     pub score: f64,
 }
 
+/// Media types of a session's export in JSON Lines; the first is what the server writes.
+pub const EXPORT_TYPES: [&str; 3] = ["application/jsonl", "application/x-ndjson", "application/ndjson"];
+
 /// One row of GET `/api/sessions`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -163,6 +163,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, door: Door) -> Router {
         .route("/api/providers/{id}/voices", get(rest::providers::voices))
         .route("/api/sessions", get(rest::sessions::list).post(rest::sessions::create))
         .route("/api/sessions/search", get(rest::actions::find))
+        .route("/api/sessions/import", post(rest::transfer::import))
         .route(
             "/api/sessions/{id}",
             get(rest::sessions::show).patch(rest::actions::rename).delete(rest::actions::remove),
@@ -173,6 +174,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, door: Door) -> Router {
         .route("/api/sessions/{id}/feedback", post(rest::actions::feedback))
         .route("/api/sessions/{id}/fork", post(rest::actions::copy))
         .route("/api/sessions/{id}/events", get(rest::sessions::events))
+        .route("/api/sessions/{id}/export", get(rest::transfer::export))
         .route("/api/usage", get(rest::usage::usage))
         .route("/api/index", any(rest::not_offered))
         .route("/api/index/status", any(rest::not_offered))

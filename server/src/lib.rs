@@ -7,6 +7,7 @@
 mod config;
 mod gateway;
 mod retention;
+mod transfer;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -34,6 +34,7 @@ mod team;
 mod tidy;
 mod titles;
 mod tools;
+mod transfer;
 mod trouble;
 mod wired;
 

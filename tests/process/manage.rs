@@ -1,5 +1,8 @@
 //! What changes and finds sessions on the command line: beside a server, at one that is named, and on its own.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::{Value, json};
 
 use crate::binary::{Home, Ran};
@@ -107,4 +110,58 @@ async fn a_server_elsewhere_is_asked_the_same() {
     assert!(!away.data().join("tns.db").exists());
     let nobody = away.run(&["sessions", "rm", "x", "--server", "http://127.0.0.1:1"]).await;
     check_failure(&nobody, 3, "tns serve");
+}
+
+#[tokio::test]
+async fn a_session_goes_from_one_home_to_another_and_is_talked_on_in() {
+    let (home, other) = (Home::new(), Home::new());
+    let id = talk(&home, "the harbour is quiet").await;
+    let printed = home.run(&["sessions", "export", &id]).await.answer().to_owned();
+    let kept = home.run(&["sessions", "export", &id, "-o", "kept.jsonl", "--json"]).await.json();
+    let file = home.folder().join("kept.jsonl");
+    assert_eq!(fs::read_to_string(&file).unwrap(), printed);
+    assert_eq!(kept, json!({ "id": id, "file": "kept.jsonl", "bytes": printed.len() }));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(home.folder()).unwrap().count(), 1, "nothing is left beside it");
+    let page = home.run(&["sessions", "export", &id, "--format", "markdown"]).await;
+    assert!(page.answer().contains("\nthe harbour is quiet\n"), "{page:?}");
+
+    let made = other.run(&["sessions", "import", file.to_str().unwrap()]).await;
+    assert_eq!(made.answer(), format!("{id}\n"));
+    assert_eq!(other.run(&["sessions", "export", &id]).await.answer(), printed);
+    let again = other.run_with_input(&["sessions", "import", "-", "--as", "mine", "--json"], &printed).await;
+    assert_eq!(again.json()["id"], "mine");
+    let fresh = other.run_with_input(&["sessions", "import", "-"], &printed).await;
+    assert_ne!(fresh.answer().trim(), id);
+    other.run(&["run", "and now?", "--session", "mine"]).await.answer();
+    let shown = other.run(&["sessions", "show", "mine"]).await;
+    assert!(
+        shown.answer().contains("the harbour is quiet") && shown.stdout.contains("and now?"),
+        "{shown:?}"
+    );
+
+    let taken = other.run_with_input(&["sessions", "import", "-", "--as", "mine"], &printed).await;
+    check_failure(&taken, 1, "mine already");
+    fs::write(&file, &printed[..printed.len() - 9]).unwrap();
+    let cut = other.run(&["sessions", "import", file.to_str().unwrap()]).await;
+    check_failure(&cut, 1, &format!("line {}: ", printed.lines().count()));
+    assert_eq!(cut.complaints().len(), 1, "{cut:?}");
+    check_failure(&other.run(&["sessions", "import", "missing"]).await, 1, "missing");
+    check_failure(&other.run(&["sessions", "import", "."]).await, 2, "folder");
+    check_failure(&other.run(&["sessions", "export", "nobody"]).await, 7, "nobody");
+    check_failure(&other.run(&["sessions", "export", "mine", "--json"]).await, 2, "-o FILE");
+    assert_eq!(other.run(&["sessions", "list"]).await.answer().lines().count(), 3);
+}
+
+#[tokio::test]
+async fn an_export_has_no_secrets_where_that_is_asked_for() {
+    let home = Home::new();
+    let key = "sk-ant-api03-Zx81kQpV0mB4tY7uWc2R";
+    let id = talk(&home, &format!("remember {key}")).await;
+    assert!(home.run(&["sessions", "export", &id]).await.answer().contains(key));
+    let redacted = home.run(&["sessions", "export", &id, "--redact"]).await;
+    assert!(
+        redacted.answer().contains("remember [redacted]") && !redacted.stdout.contains(key),
+        "{redacted:?}"
+    );
 }

@@ -14,7 +14,7 @@ use tns_server_core::memory::MemoryStore;
 use tns_server_core::store::{
     Append, Appended, AuditQuery, Collection, DocumentChange, DocumentInfo, DocumentStore, Draft, DraftStep,
     EventPage, EventQuery, ImportKey, ImportedEvent, NewImport, NewSession, Score, SearchPage, SearchQuery,
-    SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StreamPage,
+    SessionCursor, SessionKey, SessionPage, SessionRecord, SessionState, Store, StoreError, StreamPage,
 };
 use tns_server_core::usage::{Money, UsageRow};
 
@@ -214,9 +214,13 @@ impl Store for TroubledStore {
         self.inner.import_events(import, events).await
     }
 
-    async fn finish_import(&self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError> {
+    async fn finish_import(
+        &self,
+        import: ImportKey,
+        state: SessionState,
+    ) -> Result<Option<SessionRecord>, StoreError> {
         self.call(Call::FinishImport)?;
-        self.inner.finish_import(import).await
+        self.inner.finish_import(import, state).await
     }
 
     async fn abandon_import(&self, import: ImportKey) -> Result<(), StoreError> {

@@ -5,6 +5,7 @@ mod line;
 mod place;
 mod search;
 mod tail;
+mod transfer;
 
 use std::fmt::Write as _;
 
@@ -23,7 +24,7 @@ const DEFAULT_LIMIT: usize = 50;
 /// Sessions asked for at once.
 const PAGE: u32 = 100;
 
-/// List, show, find, follow and change sessions
+/// List, show, find, follow, change, export and import sessions
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -49,6 +50,8 @@ enum Action {
     Fork(change::Fork),
     Feedback(change::Feedback),
     Rm(change::Rm),
+    Export(transfer::Export),
+    Import(transfer::Import),
     Tail(tail::Args),
 }
 
@@ -77,6 +80,8 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
             Action::Fork(args) => change::fork(context, &rest, args).await,
             Action::Feedback(args) => change::rate(context, &rest, args).await,
             Action::Rm(args) => change::remove(context, &rest, args).await,
+            Action::Export(args) => transfer::export(context, &rest, args).await,
+            Action::Import(args) => transfer::import(context, &rest, args).await,
             Action::Tail(args) => tail::run(context, attached, args).await,
         }
     })

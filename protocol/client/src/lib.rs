@@ -28,7 +28,7 @@ pub use crate::config::{ClientConfig, Reconnect, Rediscover};
 use crate::connection::Followed;
 pub use crate::cursor::Cursor;
 pub use crate::events::{ClientEvent, Events};
-pub use crate::rest::Rest;
+pub use crate::rest::{Download, ExportFormat, ImportTarget, Rest};
 use crate::sessions::{Chat, MAX_SESSIONS, Outgoing};
 
 /// Messages that wait to be written. Full → [`Client::send`] waits.

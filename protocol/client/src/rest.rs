@@ -1,6 +1,7 @@
 //! The REST calls of a server, one method each. Answers are bounded; a refusal keeps the server's words.
 
 mod sessions;
+mod transfer;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tns_protocol::rest::{
 };
 use tns_protocol::usage::UsageReport;
 use tns_protocol::{Day, DocumentId, SessionId};
+
+pub use transfer::{Download, ExportFormat, ImportTarget};
 
 use crate::ClientError;
 use crate::address::{Address, SharedAddress};

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod message;
 mod prompt;
 pub mod recovery;
+pub mod redact;
 pub mod scripted;
 pub mod search;
 pub mod session;

@@ -20,8 +20,8 @@ use crate::event::DurableEvent;
 use crate::store::{
     Append, Appended, AuditQuery, Collection, Condition, Document, Draft, DraftStep, EventPage, EventQuery,
     ImportKey, ImportedEvent, MAX_PAGE_SESSIONS, NewImport, NewSession, Place, Score, SearchPage,
-    SearchQuery, SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StoredEvent,
-    StreamPage,
+    SearchQuery, SessionCursor, SessionKey, SessionPage, SessionRecord, SessionState, Store, StoreError,
+    StoredEvent, StreamPage,
 };
 use crate::usage::{Money, UsageRow};
 use document::StoredDocument;
@@ -263,8 +263,12 @@ impl Store for MemoryStore {
         self.lock().import_events(import, events)
     }
 
-    async fn finish_import(&self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError> {
-        self.lock().finish_import(import)
+    async fn finish_import(
+        &self,
+        import: ImportKey,
+        state: SessionState,
+    ) -> Result<Option<SessionRecord>, StoreError> {
+        self.lock().finish_import(import, state)
     }
 
     async fn abandon_import(&self, import: ImportKey) -> Result<(), StoreError> {

@@ -13,7 +13,8 @@ use crate::event::{
 use crate::history::{self, Range};
 use crate::message::Part;
 use crate::store::{
-    Append, Draft, NewEvent, OpenTurn, SessionKey, SessionState, Store, StoreError, StoredEvent,
+    Append, Draft, NewEvent, OpenTurn, SessionKey, SessionRecord, SessionState, Store, StoreError,
+    StoredEvent,
 };
 use crate::turn::driver::message_id;
 
@@ -34,25 +35,36 @@ const KINDS: &[EventKind] = &[
 pub async fn end_open_turns(store: &dyn Store) -> Result<usize, StoreError> {
     let mut ended = 0;
     for session in store.sessions_with_open_turns().await? {
-        let mut state = session.state;
-        let cut: Vec<OpenTurn> = state.open_turns.iter().filter(|turn| !turn.waiting).cloned().collect();
-        for turn in &cut {
-            // The others stay open until they have their own end, should this be cut as well.
-            state.open_turns.retain(|other| other.id != turn.id);
-            let failed = TurnFailed { code: ErrorCode::ServerRestarted, message: RESTARTED.to_owned() };
-            let events = closing(store, session.key, turn, failed)
-                .await?
-                .into_iter()
-                .map(|event| NewEvent { turn: Some(turn.id.clone()), event })
-                .collect();
-            let state: SessionState = state.clone();
-            store.append(Append { state: Some(state), ..Append::new(session.key, events) }).await?;
-            ended += 1;
-        }
-        // One of the turns may have been the draft's.
-        store.clear_draft(session.key);
+        ended += end_turns_of(store, &session, RESTARTED).await?;
     }
     Ok(ended)
+}
+
+/// Ends the turns of a session that run nowhere. Returns how many; `why` is told to people.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn end_turns_of(
+    store: &dyn Store,
+    session: &SessionRecord,
+    why: &str,
+) -> Result<usize, StoreError> {
+    let (waiting, cut): (Vec<OpenTurn>, Vec<OpenTurn>) =
+        session.state.open_turns.iter().cloned().partition(|turn| turn.waiting);
+    for (at, turn) in cut.iter().enumerate() {
+        let open_turns = cut[at + 1..].iter().chain(&waiting).cloned().collect();
+        let state = SessionState { open_turns, ..session.state.clone() };
+        let failed = TurnFailed { code: ErrorCode::ServerRestarted, message: why.to_owned() };
+        let events = closing(store, session.key, turn, failed)
+            .await?
+            .into_iter()
+            .map(|event| NewEvent { turn: Some(turn.id.clone()), event })
+            .collect();
+        store.append(Append { state: Some(state), ..Append::new(session.key, events) }).await?;
+    }
+    // One of the turns may have been the draft's.
+    store.clear_draft(session.key);
+    Ok(cut.len())
 }
 
 /// Returns the events that close a turn: how each waiting approval was settled, a result for each open call, what

@@ -7,6 +7,7 @@ pub(crate) mod actor;
 pub mod client_tools;
 mod fork;
 pub mod hub;
+pub mod import;
 pub(crate) mod port;
 pub mod registry;
 mod title;

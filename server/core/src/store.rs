@@ -295,10 +295,14 @@ pub trait Store: Send + Sync + 'static {
     /// Adds events behind those that the import has; their places are counted from 1.
     async fn import_events(&self, import: ImportKey, events: Vec<ImportedEvent>) -> Result<(), StoreError>;
 
-    /// Makes the session with all events of the import, in one transaction. Its log grows now, so it is not idle,
-    /// though its events keep their times. `None`: meanwhile the principal got a session with this id; the import
-    /// is thrown away.
-    async fn finish_import(&self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError>;
+    /// Makes the session with all events of the import, and with what holds after them, in one transaction. Its log
+    /// grows now, so it is not idle, though its events keep their times. `None`: meanwhile the principal got a
+    /// session with this id; the import is thrown away.
+    async fn finish_import(
+        &self,
+        import: ImportKey,
+        state: SessionState,
+    ) -> Result<Option<SessionRecord>, StoreError>;
 
     /// Throws an import away. One that is not there is no error.
     async fn abandon_import(&self, import: ImportKey) -> Result<(), StoreError>;

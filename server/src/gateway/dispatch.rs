@@ -179,9 +179,10 @@ fn registry_code(error: &RegistryError) -> ErrorCode {
     match error {
         RegistryError::Store(error) => error.code(),
         RegistryError::Engine(_) => ErrorCode::ProviderUnavailable,
-        RegistryError::OpenTurn(_) | RegistryError::BeyondLog { .. } | RegistryError::Exists(_) => {
-            ErrorCode::InvalidMessage
-        }
+        RegistryError::OpenTurn(_)
+        | RegistryError::BeyondLog { .. }
+        | RegistryError::Exists(_)
+        | RegistryError::NotTakenIn(_) => ErrorCode::InvalidMessage,
     }
 }
 

@@ -34,7 +34,7 @@ use tns_server_core::approval::AuditRecord;
 use tns_server_core::store::{
     Append, Appended, AuditQuery, Collection, DocumentChange, DocumentInfo, DocumentStore, Draft, DraftStep,
     EventPage, EventQuery, ImportKey, ImportedEvent, NewImport, NewSession, Score, SearchPage, SearchQuery,
-    SessionCursor, SessionKey, SessionPage, SessionRecord, Store, StoreError, StreamPage,
+    SessionCursor, SessionKey, SessionPage, SessionRecord, SessionState, Store, StoreError, StreamPage,
 };
 use tns_server_core::usage::{Money, UsageRow};
 use uuid::Uuid;
@@ -259,15 +259,19 @@ impl Store for SqliteStore {
     }
 
     async fn begin_import(&self, new: NewImport) -> Result<Option<ImportKey>, StoreError> {
-        self.writer.submit(BeginImport::encode(new)?).await
+        self.writer.submit(BeginImport(new)).await
     }
 
     async fn import_events(&self, import: ImportKey, events: Vec<ImportedEvent>) -> Result<(), StoreError> {
         self.writer.submit(ImportEvents::encode(import, events)?).await
     }
 
-    async fn finish_import(&self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError> {
-        self.writer.submit(FinishImport(import)).await
+    async fn finish_import(
+        &self,
+        import: ImportKey,
+        state: SessionState,
+    ) -> Result<Option<SessionRecord>, StoreError> {
+        self.writer.submit(FinishImport::encode(import, state)?).await
     }
 
     async fn abandon_import(&self, import: ImportKey) -> Result<(), StoreError> {

@@ -2,8 +2,8 @@
 
 use tns_protocol::{ClientMessageId, Timestamp};
 use tns_server_core::store::{
-    Appended, Condition, EventQuery, ImportKey, ImportedEvent, LOCAL_PRINCIPAL, NewImport, SessionKey,
-    StoreError, StoredEvent,
+    Appended, Condition, EventQuery, ImportKey, ImportedEvent, LOCAL_PRINCIPAL, NewImport, NewSession,
+    SessionKey, SessionState, StoreError, StoredEvent,
 };
 
 use super::{
@@ -11,8 +11,9 @@ use super::{
     whole_log,
 };
 
-fn new_import(id: &str) -> NewImport {
-    NewImport { session: new_session(LOCAL_PRINCIPAL, id), created_at: Timestamp::from_micros(1_000_000) }
+pub(super) fn new_import(id: &str) -> NewImport {
+    let NewSession { principal, id, title, workspace, .. } = new_session(LOCAL_PRINCIPAL, id);
+    NewImport { principal, id, title, workspace, created_at: Timestamp::from_micros(1_000_000) }
 }
 
 async fn begin(store: &impl AnyStore, id: &str) -> ImportKey {
@@ -48,7 +49,7 @@ pub async fn an_import_equals_its_export(store: &impl AnyStore) {
                 break;
             }
         }
-        let record = store.finish_import(import).await.unwrap().unwrap();
+        let record = store.finish_import(import, SessionState::default()).await.unwrap().unwrap();
         assert_eq!((record.head_seq, record.created_at), (5, Timestamp::from_micros(1_000_000)));
         assert_eq!(find(store, &id).await, Some(record.clone()));
         let log = whole_log(store, record.key).await;
@@ -75,10 +76,10 @@ pub async fn an_import_is_unseen_until_it_is_finished(store: &impl AnyStore) {
     assert_eq!(store.sessions_idle_since(Timestamp::from_micros(i64::MAX), 9).await.unwrap().len(), 1);
     assert!(store.events(SessionKey(import.0 + 100), everything()).await.is_err());
 
-    store.finish_import(import).await.unwrap().unwrap();
+    store.finish_import(import, SessionState::default()).await.unwrap().unwrap();
     let stream = store.events_since(last, None, 10).await.unwrap().events;
     assert_eq!(stream.iter().map(|event| event.event.place.seq).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(store.finish_import(import).await, Err(StoreError::NoSession));
+    assert_eq!(store.finish_import(import, SessionState::default()).await, Err(StoreError::NoSession));
     assert_eq!(store.import_events(import, vec![at(3, "c")]).await, Err(StoreError::NoSession));
 }
 
@@ -88,7 +89,7 @@ pub async fn a_log_that_has_a_senders_id_twice_is_taken_in(store: &impl AnyStore
     let event =
         |id| ImportedEvent { at: Timestamp::from_micros(1), turn: None, event: user(id, Some("c-1")).event };
     store.import_events(import, vec![event("m-1"), event("m-2")]).await.unwrap();
-    let made = store.finish_import(import).await.unwrap().unwrap();
+    let made = store.finish_import(import, SessionState::default()).await.unwrap().unwrap();
     assert_eq!(whole_log(store, made.key).await.len(), 2);
     let condition = Condition::NewMessage(ClientMessageId::parse("c-1").unwrap());
     let repeat = only_if(made.key, vec![user("m-3", Some("c-1"))], condition);
@@ -107,7 +108,7 @@ pub async fn an_import_whose_id_was_taken_meanwhile_is_thrown_away(store: &impl 
     let import = begin(store, "s").await;
     store.import_events(import, vec![at(1, "a")]).await.unwrap();
     let made = make(store, "s").await;
-    assert_eq!(store.finish_import(import).await, Ok(None));
+    assert_eq!(store.finish_import(import, SessionState::default()).await, Ok(None));
     assert_eq!(find(store, "s").await, Some(made));
     assert_eq!(store.import_events(import, vec![]).await, Err(StoreError::NoSession));
 }
@@ -120,8 +121,8 @@ pub async fn an_abandoned_import_leaves_nothing(store: &impl AnyStore) {
     }
     store.abandon_import(one).await.unwrap();
     store.abandon_import(one).await.unwrap();
-    assert_eq!(store.finish_import(one).await, Err(StoreError::NoSession));
-    let made = store.finish_import(two).await.unwrap().unwrap();
+    assert_eq!(store.finish_import(one, SessionState::default()).await, Err(StoreError::NoSession));
+    let made = store.finish_import(two, SessionState::default()).await.unwrap().unwrap();
     let events: Vec<_> = whole_log(store, made.key).await.into_iter().map(|row| row.event).collect();
     assert_eq!(events, [line("2").event, line("2").event]);
     assert_eq!(find(store, "one").await, None);
@@ -133,7 +134,7 @@ pub async fn an_import_is_not_idle(store: &impl AnyStore) {
     let before = Timestamp::now();
     let import = begin(store, "s").await;
     store.import_events(import, vec![at(1, "a")]).await.unwrap();
-    let made = store.finish_import(import).await.unwrap().unwrap();
+    let made = store.finish_import(import, SessionState::default()).await.unwrap().unwrap();
     assert!(made.updated_at >= before);
     assert_eq!(store.sessions_idle_since(before, 9).await, Ok(vec![]));
     assert_eq!(whole_log(store, made.key).await[0].place.at, Timestamp::from_micros(1));

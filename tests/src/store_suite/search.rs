@@ -4,10 +4,11 @@ use tns_protocol::{ClientMessageId, Timestamp, ToolCallId};
 use tns_server_core::event::{DurableEvent, ToolFinished};
 use tns_server_core::message::ToolResult;
 use tns_server_core::store::{
-    Append, Condition, ImportedEvent, LOCAL_PRINCIPAL, MAX_PAGE_HITS, NewEvent, NewImport, SearchHit,
-    SearchQuery, SearchSource,
+    Append, Condition, ImportedEvent, LOCAL_PRINCIPAL, MAX_PAGE_HITS, NewEvent, SearchHit, SearchQuery,
+    SearchSource, SessionState,
 };
 
+use super::import::new_import;
 use super::{AnyStore, line, make, new_session, only_if, plain, replies, says, stored, user};
 
 fn query(text: &str) -> SearchQuery {
@@ -214,14 +215,12 @@ pub async fn forks_and_imports_are_found(store: &impl AnyStore) {
     let session = make(store, "s").await.key;
     stored(store, plain(session, vec![says("m-1", "needle one"), says("m-2", "needle two")])).await;
     store.fork_session(session, 1, new_session(LOCAL_PRINCIPAL, "fork")).await.unwrap();
-    let new =
-        NewImport { session: new_session(LOCAL_PRINCIPAL, "import"), created_at: Timestamp::from_micros(1) };
-    let import = store.begin_import(new).await.unwrap().unwrap();
+    let import = store.begin_import(new_import("import")).await.unwrap().unwrap();
     let event =
         ImportedEvent { at: Timestamp::from_micros(2), turn: None, event: says("m-1", "a needle").event };
     store.import_events(import, vec![event]).await.unwrap();
     assert_eq!(sorted_places(store, "needle").await, [at("fork", 1), at("s", 1), at("s", 2)]);
-    store.finish_import(import).await.unwrap();
+    store.finish_import(import, SessionState::default()).await.unwrap();
     let expected = [at("fork", 1), at("import", 1), at("s", 1), at("s", 2)];
     assert_eq!(sorted_places(store, "needle").await, expected);
     assert_eq!(sorted_places(store, "about").await, [at("fork", 0), at("import", 0), at("s", 0)]);

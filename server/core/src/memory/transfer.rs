@@ -8,7 +8,7 @@ use super::{Inner, Session};
 use crate::event::DurableEvent;
 use crate::store::{
     Collection, Document, ImportKey, ImportedEvent, NewImport, NewSession, Place, SessionKey, SessionRecord,
-    StoreError, StoredEvent,
+    SessionState, StoreError, StoredEvent,
 };
 
 impl Inner {
@@ -83,7 +83,7 @@ impl Inner {
     }
 
     pub(super) fn begin_import(&mut self, new: NewImport) -> Option<ImportKey> {
-        if self.find(&new.session.principal, &new.session.id).is_some() {
+        if self.find(&new.principal, &new.id).is_some() {
             return None;
         }
         let key = ImportKey(self.next_key());
@@ -101,14 +101,19 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) fn finish_import(&mut self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError> {
+    pub(super) fn finish_import(
+        &mut self,
+        import: ImportKey,
+        state: SessionState,
+    ) -> Result<Option<SessionRecord>, StoreError> {
         let (new, events) = self.imports.remove(&import).ok_or(StoreError::NoSession)?;
-        if self.find(&new.session.principal, &new.session.id).is_some() {
+        if self.find(&new.principal, &new.id).is_some() {
             return Ok(None);
         }
         let gseq = self.gseq;
         self.gseq += events.len() as u64;
-        let session = self.make(new.session, new.created_at);
+        let NewImport { principal, id, title, workspace, created_at } = new;
+        let session = self.make(NewSession { principal, id, title, workspace, state }, created_at);
         session.fill(gseq, events);
         Ok(Some(session.record.clone()))
     }

@@ -1,18 +1,18 @@
-//! What holds in a session that begins with a part of another one's log. Pure.
-
-use std::collections::BTreeSet;
+//! What holds in a session that begins with another one's log, or with a part of it. Pure.
 
 use tns_protocol::MessageId;
 use tns_protocol::approval::AutonomyLevel;
 
+use crate::agent::Agent;
 use crate::event::{DurableEvent, EventKind};
-use crate::store::{SessionState, StoredEvent};
+use crate::store::{OpenTurn, SessionState};
 
 /// The kinds of events that tell what held at a place.
 pub(crate) const KINDS: &[EventKind] = &[
     EventKind::UserMessage,
     EventKind::TeamUpdated,
     EventKind::AutonomyChanged,
+    EventKind::QueueStarted,
     EventKind::Done,
     EventKind::Interrupted,
     EventKind::TurnFailed,
@@ -21,26 +21,36 @@ pub(crate) const KINDS: &[EventKind] = &[
 /// What held after some events of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
-    open: BTreeSet<MessageId>,
-    agents: Option<Vec<crate::agent::Agent>>,
+    /// In the order of their messages.
+    open: Vec<OpenTurn>,
+    agents: Option<Vec<Agent>>,
     autonomy: AutonomyLevel,
 }
 
 impl Fold {
-    pub(crate) fn take(&mut self, row: StoredEvent) {
-        match row.event {
+    pub(crate) fn take(&mut self, turn: Option<&MessageId>, event: &DurableEvent) {
+        match event {
             DurableEvent::UserMessage(message) => {
-                self.open.insert(message.id);
+                let (id, agent) = (message.id.clone(), message.agent.clone());
+                self.open.push(OpenTurn { id, agent, waiting: message.queued });
             }
-            DurableEvent::TeamUpdated(team) => self.agents = Some(team.agents),
-            DurableEvent::AutonomyChanged(level) => self.autonomy = level,
-            DurableEvent::Done(_) | DurableEvent::Interrupted(_) | DurableEvent::TurnFailed(_) => {
-                if let Some(turn) = &row.turn {
-                    self.open.remove(turn);
+            DurableEvent::QueueStarted(id) => {
+                if let Some(turn) = self.open.iter_mut().find(|turn| turn.id == *id) {
+                    turn.waiting = false;
                 }
+            }
+            DurableEvent::TeamUpdated(team) => self.agents = Some(team.agents.clone()),
+            DurableEvent::AutonomyChanged(level) => self.autonomy = *level,
+            DurableEvent::Done(_) | DurableEvent::Interrupted(_) | DurableEvent::TurnFailed(_) => {
+                self.open.retain(|open| Some(&open.id) != turn);
             }
             _ => {}
         }
+    }
+
+    /// Returns how many turns have no end yet.
+    pub(crate) fn open_turns(&self) -> usize {
+        self.open.len()
     }
 
     /// Returns what holds in the new session; `None`: a turn has not ended there.
@@ -48,13 +58,28 @@ impl Fold {
     /// Nothing that was approved for the first session is approved for the new one. A roster that had not
     /// changed by then is the one that holds `now`.
     pub(crate) fn state(self, now: &SessionState) -> Option<SessionState> {
-        self.open.is_empty().then(|| SessionState {
+        self.open.is_empty().then(|| self.whole(now))
+    }
+
+    /// Returns what holds in a session that comes from elsewhere: as [`Self::state`], with the turns that have no end.
+    /// A file gives nobody the right to run everything unasked.
+    pub(crate) fn taken_in(self, now: &SessionState) -> SessionState {
+        let mut state = self.whole(now);
+        if state.autonomy == AutonomyLevel::FullAuto {
+            state.autonomy = AutonomyLevel::default();
+        }
+        state
+    }
+
+    fn whole(self, now: &SessionState) -> SessionState {
+        SessionState {
             autonomy: self.autonomy,
             agents: self.agents.unwrap_or_else(|| now.agents.clone()),
             read_sensitive: now.read_sensitive,
             budget: now.budget,
+            open_turns: self.open,
             ..SessionState::default()
-        })
+        }
     }
 }
 
@@ -62,7 +87,7 @@ impl Fold {
 mod tests {
     use super::*;
     use crate::event::{TurnDone, UserMessage};
-    use crate::store::Place;
+    use crate::store::{Place, StoredEvent};
     use tns_protocol::chat::StopReason;
     use tns_protocol::{AgentId, Seq, Timestamp};
 
@@ -95,12 +120,38 @@ mod tests {
         ];
         let after = |count: usize| {
             let mut fold = Fold::default();
-            rows.iter().take(count).cloned().for_each(|row| fold.take(row));
+            rows.iter().take(count).for_each(|row| fold.take(row.turn.as_ref(), &row.event));
             fold.state(&now)
         };
         assert!(after(1).is_none() && after(2).is_none());
         let state = after(3).unwrap();
         assert_eq!((state.autonomy, state.read_sensitive), (AutonomyLevel::Cautious, true));
         assert_eq!(after(0).unwrap().autonomy, AutonomyLevel::default());
+    }
+
+    #[test]
+    fn a_session_from_elsewhere_keeps_its_open_turns_and_runs_nothing_unasked() {
+        let queued = |turn: &str| match asks(turn) {
+            DurableEvent::UserMessage(message) => {
+                DurableEvent::UserMessage(UserMessage { queued: true, ..message })
+            }
+            other => other,
+        };
+        let done = DurableEvent::Done(TurnDone { usage: Default::default(), stop: StopReason::End });
+        let started = DurableEvent::QueueStarted(MessageId::parse("b").unwrap());
+        let rows = [
+            row(1, "a", asks("a")),
+            row(2, "b", queued("b")),
+            row(3, "c", queued("c")),
+            row(4, "a", DurableEvent::AutonomyChanged(AutonomyLevel::FullAuto)),
+            row(5, "a", done),
+            row(6, "b", started),
+        ];
+        let mut fold = Fold::default();
+        rows.iter().for_each(|row| fold.take(row.turn.as_ref(), &row.event));
+        assert_eq!(fold.open_turns(), 2);
+        let state = fold.taken_in(&SessionState::default());
+        let open: Vec<_> = state.open_turns.iter().map(|turn| (turn.id.as_str(), turn.waiting)).collect();
+        assert_eq!((open, state.autonomy), (vec![("b", false), ("c", true)], AutonomyLevel::Supervised));
     }
 }

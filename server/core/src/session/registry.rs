@@ -39,7 +39,7 @@ pub struct Registry {
 
 type Key = (String, SessionId);
 /// The lock is held while a session is loaded, so that two connections never load it twice.
-type Place = Arc<tokio::sync::Mutex<Option<WeakHandle>>>;
+pub(super) type Place = Arc<tokio::sync::Mutex<Option<WeakHandle>>>;
 
 #[derive(Default)]
 struct Places {
@@ -112,6 +112,9 @@ pub enum RegistryError {
     /// Another session has the id.
     #[error("there is a session {0} already; name another")]
     Exists(SessionId),
+    /// An event that no session may have; the text says why.
+    #[error("{0}")]
+    NotTakenIn(String),
 }
 
 impl Registry {
@@ -201,7 +204,7 @@ impl Registry {
         }
     }
 
-    fn deps_of(&self, lifetime: Lifetime) -> &SessionDeps {
+    pub(super) fn deps_of(&self, lifetime: Lifetime) -> &SessionDeps {
         match lifetime {
             Lifetime::Kept => &self.deps,
             Lifetime::Temporary => self.temporary.get_or_init(|| (self.deps.temporary)(&self.deps)),
@@ -230,7 +233,7 @@ impl Registry {
         let mut fold = Fold::default();
         let until = Range { after: 0, before: Some(at_seq + 1) };
         let rows = history::load(log.store.as_ref(), log.session, fork::KINDS, until).await?;
-        rows.into_iter().for_each(|row| fold.take(row));
+        rows.iter().for_each(|row| fold.take(row.turn.as_ref(), &row.event));
         let Some(state) = fold.state(&record.state) else { return Err(RegistryError::OpenTurn(at_seq)) };
         let new = NewSession {
             principal: principal.clone(),
@@ -263,7 +266,7 @@ impl Registry {
         })
     }
 
-    fn place(&self, principal: &str, id: &SessionId) -> Place {
+    pub(super) fn place(&self, principal: &str, id: &SessionId) -> Place {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.since_sweep += 1;
         if places.since_sweep >= SWEEP_EVERY {
@@ -276,7 +279,7 @@ impl Registry {
         places.map.entry((principal.to_owned(), id.clone())).or_default().clone()
     }
 
-    fn launch(
+    pub(super) fn launch(
         &self,
         place: &mut Option<WeakHandle>,
         record: SessionRecord,
@@ -322,6 +325,6 @@ impl Registry {
     }
 }
 
-fn is_alive(handle: Option<&WeakHandle>) -> bool {
+pub(super) fn is_alive(handle: Option<&WeakHandle>) -> bool {
     handle.is_some_and(|handle| handle.upgrade().is_some())
 }

@@ -1,16 +1,23 @@
 //! A session that comes from elsewhere, such as an export, in pages of a bounded size.
 
-use serde::{Deserialize, Serialize};
-use tns_protocol::{MessageId, Timestamp};
+use std::path::PathBuf;
 
-use super::NewSession;
+use serde::{Deserialize, Serialize};
+use tns_protocol::{MessageId, SessionId, Timestamp};
+
 use crate::event::DurableEvent;
 
-/// A session to be taken in.
-#[derive(Debug, Clone, PartialEq)]
+/// A session to be taken in. What holds in it is known when its last event is.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewImport {
-    /// Whose, under which id, and what holds after its last event.
-    pub session: NewSession,
+    /// Whose.
+    pub principal: String,
+    /// Its id.
+    pub id: SessionId,
+    /// Its title.
+    pub title: Option<String>,
+    /// The folder its tools work in.
+    pub workspace: PathBuf,
     /// When it was made.
     pub created_at: Timestamp,
 }

@@ -70,7 +70,7 @@ pub(in crate::gateway) async fn create(
 }
 
 /// A local client may name any folder: it can read and write there anyway.
-async fn folder_of(folder: PathBuf) -> Result<PathBuf, ApiError> {
+pub(super) async fn folder_of(folder: PathBuf) -> Result<PathBuf, ApiError> {
     let shown = folder.display().to_string();
     if !folder.is_absolute() {
         return Err(ApiError::invalid(format!("workspace must be an absolute path, not {shown:?}")));
@@ -200,7 +200,7 @@ pub(in crate::gateway) async fn rate(
     Ok(FeedbackStored { message_id, score })
 }
 
-fn new_session_id() -> Result<SessionId, ApiError> {
+pub(super) fn new_session_id() -> Result<SessionId, ApiError> {
     SessionId::parse(Uuid::now_v7().to_string()).map_err(|error| ApiError::invalid(error.to_string()))
 }
 

@@ -19,8 +19,8 @@ use tns_server_core::approval::AuditRecord;
 use tns_server_core::event::{AssistantMessage, DurableEvent, MessageStatus, TurnFailed, UserMessage};
 use tns_server_core::message::Part;
 use tns_server_core::store::{
-    Append, Appended, Collection, Condition, EventQuery, LOCAL_PRINCIPAL, NewDocument, NewEvent, NewSession,
-    OpenTurn, Place, SessionKey, SessionRecord, SessionState, Store, StoreError, StoredEvent,
+    Append, Appended, Collection, Condition, EventQuery, LOCAL_PRINCIPAL, NewDocument, NewEvent, NewImport,
+    NewSession, OpenTurn, Place, SessionKey, SessionRecord, SessionState, Store, StoreError, StoredEvent,
 };
 
 use super::{Options, SqliteStore};
@@ -53,6 +53,12 @@ impl Folder {
     fn stranger(&self) -> Connection {
         open_raw(&self.file())
     }
+}
+
+/// A session to be taken in.
+fn new_import(id: &str) -> NewImport {
+    let NewSession { principal, id, title, workspace, .. } = new_session(id);
+    NewImport { principal, id, title, workspace, created_at: Timestamp::from_micros(1) }
 }
 
 fn open_raw(path: &Path) -> Connection {

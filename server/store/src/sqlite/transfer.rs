@@ -10,7 +10,7 @@ use tns_protocol::{ClientMessageId, DocumentId, MessageId, Seq, SessionId, Times
 use tns_server_core::event::{BODY_VERSION, DurableEvent, EventKind};
 use tns_server_core::store::{
     Collection, ImportKey, ImportedEvent, NewDocument, NewImport, NewSession, SessionKey, SessionRecord,
-    StoreError,
+    SessionState, StoreError,
 };
 
 use super::append::EncodedEvent;
@@ -152,24 +152,16 @@ fn complete(write: &mut Write<'_>, made: SessionRecord, head_seq: Seq) -> Result
 }
 
 /// Begins to take a session in.
-pub(super) struct BeginImport {
-    new: NewImport,
-    state: String,
-}
+pub(super) struct BeginImport(pub(super) NewImport);
 
-impl BeginImport {
-    pub(super) fn encode(new: NewImport) -> Result<Self, StoreError> {
-        let state = serde_json::to_string(&new.session.state)
-            .map_err(|error| failed(format!("write a state: {error}")))?;
-        Ok(Self { new, state })
-    }
-}
+/// What the column for a state holds: it is known only at the end.
+const NO_STATE: &str = "{}";
 
 impl Work for BeginImport {
     type Output = Option<ImportKey>;
 
     fn run(&self, write: &mut Write<'_>) -> Result<Option<ImportKey>, Fault> {
-        let new = &self.new.session;
+        let Self(new) = self;
         if session::find(write.connection, &new.principal, &new.id)?.is_some() {
             return Ok(None);
         }
@@ -184,8 +176,8 @@ impl Work for BeginImport {
                 new.id.as_str(),
                 new.title,
                 new.workspace.as_os_str().as_bytes(),
-                self.new.created_at.as_micros(),
-                self.state,
+                new.created_at.as_micros(),
+                NO_STATE,
             ])?;
         Ok(Some(ImportKey(write.connection.last_insert_rowid())))
     }
@@ -244,7 +236,19 @@ impl Work for ImportEvents {
 }
 
 /// Makes the session of an import.
-pub(super) struct FinishImport(pub(super) ImportKey);
+pub(super) struct FinishImport {
+    import: ImportKey,
+    /// What holds after the last event.
+    holds: SessionState,
+    state: EncodedState,
+}
+
+impl FinishImport {
+    pub(super) fn encode(import: ImportKey, holds: SessionState) -> Result<Self, StoreError> {
+        let state = EncodedState::encode(&holds)?;
+        Ok(Self { import, holds, state })
+    }
+}
 
 impl Work for FinishImport {
     type Output = Option<SessionRecord>;
@@ -252,26 +256,27 @@ impl Work for FinishImport {
     const COMPANY: Company = Company::Alone;
 
     fn run(&self, write: &mut Write<'_>) -> Result<Self::Output, Fault> {
-        let (new, created_at, head_seq) = gathered(write.connection, self.0)?;
-        bury(write.connection, self.0)?;
+        let (new, head_seq) = gathered(write.connection, self.import)?;
+        bury(write.connection, self.import)?;
         if session::find(write.connection, &new.principal, &new.id)?.is_some() {
             return Ok(None);
         }
-        let state = EncodedState::encode(&new.state)?;
-        let made = session::insert(write, &new, &state, created_at, Timestamp::now())?;
+        let NewImport { principal, id, title, workspace, created_at } = new;
+        let new = NewSession { principal, id, title, workspace, state: self.holds.clone() };
+        let made = session::insert(write, &new, &self.state, created_at, Timestamp::now())?;
         let base = write.numbers.take(head_seq);
         write.connection.execute(
             "INSERT INTO events (gseq, session_pk, seq, at, turn_id, kind, decided_at, decision, body_version, body)
              SELECT ?1 + seq, ?2, seq, at, turn_id, kind, decided_at, decision, body_version, body
              FROM import_events WHERE import_pk = ?3 ORDER BY seq",
-            params![signed(base), made.key.0, self.0.0],
+            params![signed(base), made.key.0, self.import.0],
         )?;
         // A log from elsewhere may have one sender's id twice; this store's never has.
         write.connection.execute(
             "UPDATE OR IGNORE events SET client_message_id =
              (SELECT client_message_id FROM import_events i WHERE i.import_pk = ?1 AND i.seq = events.seq)
              WHERE session_pk = ?2 AND kind = ?3",
-            params![self.0.0, made.key.0, EventKind::UserMessage.as_str()],
+            params![self.import.0, made.key.0, EventKind::UserMessage.as_str()],
         )?;
         Ok(Some(complete(write, made, head_seq)?))
     }
@@ -297,21 +302,21 @@ fn bury(connection: &Connection, import: ImportKey) -> Result<(), Fault> {
     Ok(())
 }
 
-fn gathered(connection: &Connection, import: ImportKey) -> Result<(NewSession, Timestamp, Seq), Fault> {
+fn gathered(connection: &Connection, import: ImportKey) -> Result<(NewImport, Seq), Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT principal, session_id, title, workspace, state, created_at, head_seq FROM imports
+        "SELECT principal, session_id, title, workspace, created_at, head_seq FROM imports
          WHERE pk = ?1 AND NOT dead",
     )?;
     let mut rows = statement.query([import.0])?;
     let Some(row) = rows.next()? else { return Err(StoreError::NoSession.into()) };
-    let (id, state): (String, String) = (row.get(1)?, row.get(4)?);
+    let id: String = row.get(1)?;
     let workspace: Vec<u8> = row.get(3)?;
-    let session = NewSession {
+    let new = NewImport {
         principal: row.get(0)?,
         id: SessionId::parse(id).map_err(|error| failed(error.to_string()))?,
         title: row.get(2)?,
         workspace: OsString::from_vec(workspace).into(),
-        state: serde_json::from_str(&state).map_err(|error| failed(error.to_string()))?,
+        created_at: Timestamp::from_micros(row.get(4)?),
     };
-    Ok((session, Timestamp::from_micros(row.get(5)?), unsigned(row.get(6)?)))
+    Ok((new, unsigned(row.get(5)?)))
 }

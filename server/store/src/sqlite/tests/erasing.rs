@@ -3,11 +3,9 @@
 use std::path::Path;
 
 use tns_protocol::Timestamp;
-use tns_server_core::store::{
-    Append, ImportedEvent, LOCAL_PRINCIPAL, NewImport, SearchQuery, SessionState, Store as _,
-};
+use tns_server_core::store::{Append, ImportedEvent, LOCAL_PRINCIPAL, SearchQuery, SessionState, Store as _};
 
-use super::{Folder, adding, find, line, make, new_session, plain, replies, says, stored};
+use super::{Folder, adding, find, line, make, new_import, plain, replies, says, stored};
 
 /// Whether a file holds these bytes anywhere. One that is not there holds nothing.
 fn holds(path: &Path, needle: &str) -> bool {
@@ -91,8 +89,7 @@ async fn text_that_a_reader_kept_in_the_log_file_is_emptied_later() {
 async fn an_import_that_was_not_finished_is_erased_by_the_next_start() {
     let folder = Folder::new();
     let store = folder.open();
-    let new = NewImport { session: new_session("s"), created_at: Timestamp::from_micros(1) };
-    let import = store.begin_import(new).await.unwrap().unwrap();
+    let import = store.begin_import(new_import("s")).await.unwrap().unwrap();
     let event = |number: i64| ImportedEvent {
         at: Timestamp::from_micros(number),
         turn: None,
@@ -106,7 +103,7 @@ async fn an_import_that_was_not_finished_is_erased_by_the_next_start() {
 
     let store = folder.open();
     assert_eq!(find(&store, "s").await, Ok(None));
-    assert!(store.finish_import(import).await.is_err());
+    assert!(store.finish_import(import, SessionState::default()).await.is_err());
     until(|| count(&folder, "imports") == 0).await;
     assert_eq!(count(&folder, "import_events"), 0);
     drop(store);

@@ -5,11 +5,12 @@ use std::time::Duration;
 use tns_protocol::{MessageId, Timestamp};
 use tns_server_core::store::{
     Append, ImportKey, ImportedEvent, LOCAL_PRINCIPAL, NewImport, NewSession, Score, SearchQuery, SessionKey,
-    Store as _, StoreError,
+    SessionState, Store as _, StoreError,
 };
 
 use super::{
-    Folder, Options, SqliteStore, adding, find, first, line, make, new_session, plain, says, stored,
+    Folder, Options, SqliteStore, adding, find, first, line, make, new_import, new_session, plain, says,
+    stored,
 };
 
 /// A store in which every write can be tried.
@@ -25,8 +26,7 @@ impl Tried {
     async fn new(store: &SqliteStore) -> Self {
         let session = make(store, "s").await;
         stored(store, plain(session, vec![says("first words"), line("x")])).await;
-        let new = NewImport { session: new_session("import"), created_at: Timestamp::from_micros(1) };
-        let import = store.begin_import(new).await.unwrap().unwrap();
+        let import = store.begin_import(new_import("import")).await.unwrap().unwrap();
         Self { session, import }
     }
 
@@ -46,8 +46,7 @@ impl Tried {
                 store.append(Append { title, ..plain(self.session, vec![line("renamed")]) }).await.map(drop)
             }
             6 => {
-                let session = titled("other");
-                let new = NewImport { session, created_at: Timestamp::from_micros(1) };
+                let new = NewImport { title: Some(large.to_owned()), ..new_import("other") };
                 store.begin_import(new).await.map(drop)
             }
             _ => return None,
@@ -60,7 +59,7 @@ impl Tried {
         Some(match number {
             0 => store.rate(self.session, &message, Some(Score::Up)).await.map(drop),
             1 => store.fork_session(self.session, 2, new_session("copy")).await.map(drop),
-            2 => store.finish_import(self.import).await.map(drop),
+            2 => store.finish_import(self.import, SessionState::default()).await.map(drop),
             3 => store.abandon_import(self.import).await,
             4 => store.delete_session(self.session).await.map(drop),
             _ => return None,
