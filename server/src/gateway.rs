@@ -9,6 +9,7 @@ mod dispatch;
 mod door;
 mod error;
 mod outbox;
+mod patient;
 mod peer;
 mod rest;
 mod stream;

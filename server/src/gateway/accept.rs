@@ -12,14 +12,15 @@ use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::peer;
+use super::patient::Patient;
+use super::peer::{self, Peer};
 
 /// Most connections, `/chat` and REST together. More → 503 and closed.
 const MAX_CONNECTIONS: usize = 12_000;
@@ -98,6 +99,16 @@ async fn serve(stream: TcpStream, peer: SocketAddr, router: Router, stop: Cancel
     }
     let identified = tokio::task::spawn_blocking(move || peer::identify(local, peer));
     let Ok(identified) = identified.await else { return };
+    drive(stream, identified, router, stop).await;
+}
+
+/// Answers the requests of a connection until it ends, or its peer takes nothing any more.
+async fn drive(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    identified: Peer,
+    router: Router,
+    stop: CancellationToken,
+) {
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(identified.clone());
         router.clone().oneshot(request.map(Body::new))
@@ -105,7 +116,7 @@ async fn serve(stream: TcpStream, peer: SocketAddr, router: Router, stop: Cancel
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Patient::new(stream)), service)
         .with_upgrades();
     tokio::pin!(connection);
     let ended = tokio::select! {
@@ -122,7 +133,34 @@ async fn serve(stream: TcpStream, peer: SocketAddr, router: Router, stop: Cancel
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use axum::response::sse::{Event, Sse};
+    use axum::routing::get;
+    use futures_util::stream;
+    use tokio::io::duplex;
+    use tokio::time::Instant;
+
+    use super::super::patient::STALLED;
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_of_events_that_stops_reading_is_let_go() {
+        let held = Arc::new(());
+        let of_stream = held.clone();
+        let endless = move || async move {
+            let event = move |held: Arc<()>| async move {
+                Some((Ok::<_, Infallible>(Event::default().data("x".repeat(1 << 10))), held))
+            };
+            Sse::new(stream::unfold(of_stream, event))
+        };
+        let (near, mut far) = duplex(1 << 12);
+        far.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        let began = Instant::now();
+        drive(near, Peer::Own, Router::new().route("/", get(endless)), CancellationToken::new()).await;
+        assert_eq!(began.elapsed(), STALLED);
+        assert_eq!(Arc::strong_count(&held), 1, "the stream is gone with its connection");
+    }
 
     #[test]
     fn the_canned_refusal_states_its_own_length() {

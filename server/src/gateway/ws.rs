@@ -18,6 +18,8 @@ use super::Gateway;
 use super::dispatch::Dispatcher;
 use super::error::ApiError;
 use super::outbox::{Backlog, Outbox, Outgoing};
+// Pings can't tell that a peer takes nothing: they wait behind what it does not take.
+use super::patient::STALLED;
 use super::translate;
 
 /// Read buffer of a connection. The library's own default of 128 KiB would be most of an idle one.
@@ -30,9 +32,6 @@ const MAX_WRITE_BUFFER: usize = 64 << 20;
 const TRANSPORT_BYTES: usize = MAX_MESSAGE_BYTES + (1 << 20);
 /// Silence after which a ping is sent, and after it how long an answer may take.
 const PING_AFTER: Duration = Duration::from_secs(30);
-/// How long a frame may take to be written. A peer that takes nothing for so long is gone: pings can't tell, since
-/// they wait behind it.
-const STALLED: Duration = Duration::from_secs(60);
 /// How long the peer may take to answer a close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// The same when the server stops, which waits for it.
