@@ -62,6 +62,13 @@ pub struct HealthComponents {
     pub knowledge: HealthStatus,
 }
 
+/// GET `/health/live`, GET `/health/ready`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Liveness {
+    /// `UP` or `DOWN`.
+    pub status: HealthStatus,
+}
+
 /// GET `/api/info`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

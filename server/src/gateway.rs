@@ -2,9 +2,10 @@
 //!
 //! `accept` takes connections, `door` lets in or turns away, `ws` is the `/chat` face with `dispatch`
 //! (a client's event → a command) and `translate` (a session's event → a frame), `rest` is the REST face,
-//! `stream` the event streams beside it.
+//! `stream` the event streams beside it, `routes` the one table of what can be called.
 
 mod accept;
+mod bounds;
 mod dispatch;
 mod door;
 mod error;
@@ -12,6 +13,7 @@ mod outbox;
 mod patient;
 mod peer;
 mod rest;
+mod routes;
 mod stream;
 mod translate;
 mod ws;
@@ -25,7 +27,6 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware;
-use axum::routing::{any, delete, get, post};
 use tns_protocol::rest::ServerLimits;
 use tns_protocol::{ErrorCode, MAX_MESSAGE_BYTES, MAX_SMALL_MESSAGE_BYTES};
 use tns_server_core::engine::Pricing;
@@ -39,6 +40,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use accept::Acceptor;
 pub(crate) use door::Door;
 use error::ApiError;
+pub(crate) use routes::page as openapi;
 
 /// Most sessions in memory; more → `LIMIT`. One that nobody uses leaves memory by itself.
 const MAX_ACTIVE_SESSIONS: usize = 10_000;
@@ -146,44 +148,13 @@ impl Gateway {
 
 /// Builds the router: every route behind the door, every refusal as JSON.
 pub(crate) fn router(gateway: Arc<Gateway>, door: Door) -> Router {
-    Router::new()
-        .route("/chat", get(ws::upgrade))
-        .route("/health", get(rest::health::health))
-        .route("/health/live", get(rest::health::live))
-        .route("/health/ready", get(rest::health::ready))
-        .route("/api/info", get(rest::health::info))
-        .route("/api/schema", get(rest::health::schema))
-        .route("/api/audit", get(rest::sessions::audit))
-        .route("/api/kb", get(rest::kb::list).post(rest::kb::add))
-        .route("/api/kb/search", post(rest::kb::search))
-        .route("/api/kb/{document}", delete(rest::kb::remove))
-        .route("/api/events", get(stream::all))
-        .route("/api/providers", get(rest::providers::list))
-        .route("/api/providers/{id}/models", get(rest::providers::models))
-        .route("/api/providers/{id}/validate", post(rest::providers::validate))
-        .route("/api/providers/{id}/voices", get(rest::providers::voices))
-        .route("/api/sessions", get(rest::sessions::list).post(rest::sessions::create))
-        .route("/api/sessions/search", get(rest::actions::find))
-        .route("/api/sessions/import", post(rest::transfer::import))
-        .route(
-            "/api/sessions/{id}",
-            get(rest::sessions::show).patch(rest::actions::rename).delete(rest::actions::remove),
-        )
-        .route("/api/sessions/{id}/messages", get(rest::sessions::messages).post(rest::actions::say))
-        .route("/api/sessions/{id}/interrupt", post(rest::actions::interrupt))
-        .route("/api/sessions/{id}/approvals/{call}", post(rest::actions::decide))
-        .route("/api/sessions/{id}/feedback", post(rest::actions::feedback))
-        .route("/api/sessions/{id}/fork", post(rest::actions::copy))
-        .route("/api/sessions/{id}/events", get(rest::sessions::events))
-        .route("/api/sessions/{id}/export", get(rest::transfer::export))
-        .route("/api/usage", get(rest::usage::usage))
-        .route("/api/index", any(rest::not_offered))
-        .route("/api/index/status", any(rest::not_offered))
-        .route("/api/search", any(rest::not_offered))
+    routes::handlers()
+        .fold(Router::new(), |router, (path, handler)| router.route(path, handler))
         .fallback(rest::not_found)
         .method_not_allowed_fallback(rest::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(gateway.clone(), rest::note_activity))
         .layer(middleware::from_fn_with_state(door, door::check))
+        .layer(middleware::from_fn(bounds::check))
         .with_state(gateway)
 }

@@ -58,6 +58,11 @@ const LAST_CALL: Duration = Duration::from_millis(1_500);
 /// Free ports that are tried until one is free on both loopback addresses.
 const PORT_TRIES: usize = 8;
 
+/// Returns the page that describes the REST face, as `/api/openapi.json` gives it.
+pub fn openapi() -> serde_json::Value {
+    gateway::openapi()
+}
+
 /// A server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

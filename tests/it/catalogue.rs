@@ -37,7 +37,7 @@ fn catalogue(variables: &[(String, String)]) -> Catalogue {
 }
 
 /// The catalogue of one provider, whose key is of this sort.
-fn with_key(standin: &Standin, provider: &str, key: &str) -> Catalogue {
+pub(crate) fn with_key(standin: &Standin, provider: &str, key: &str) -> Catalogue {
     catalogue(&standin.variables(provider, &format!("{key}-{CANARY}")))
 }
 

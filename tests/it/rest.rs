@@ -113,7 +113,9 @@ async fn bodies_that_can_not_be_read_are_refused_as_json() {
     assert_eq!(send("", "{}").await, invalid(415));
     assert_eq!(send("Content-Type: text/plain\r\n", "{}").await, invalid(415));
     assert_eq!(send(json_type, "{").await, invalid(400));
+    // Not read as an object's members in their order, either.
     assert_eq!(send(json_type, "[]").await, invalid(422));
+    assert_eq!(send(json_type, r#"["s","words"]"#).await, invalid(422));
     assert_eq!(send(json_type, r#"{"sessionId":"s"}"#).await, invalid(422));
     assert_eq!(send(json_type, r#"{"sessionId":"a b","query":"x"}"#).await, invalid(422));
     let large = format!(r#"{{"sessionId":"s","query":"{}"}}"#, "x".repeat(9 << 20));

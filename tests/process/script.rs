@@ -38,6 +38,7 @@ async fn every_json_command_prints_one_value_on_the_first_start() {
         &["sessions", "rm", "none"],
         &["audit"],
         &["schema"],
+        &["schema", "--openapi"],
     ] {
         let home = Home::new().set("TNS_LOG", "trace");
         let ran = home.run(&[args, &["--json", "-vv"]].concat()).await;
@@ -119,6 +120,7 @@ async fn a_pipe_that_nobody_reads_ends_a_command_quietly() {
     for args in [
         &["--help"][..],
         &["schema"],
+        &["schema", "--openapi"],
         &["run", "go"],
         &["run", "go", "--jsonl"],
         &["run", "go", "--json"],

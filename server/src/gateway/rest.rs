@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
+use axum::extract::{self, FromRequest, FromRequestParts, Query, Request, State};
 use axum::http::{StatusCode, request::Parts};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tns_protocol::{ErrorCode, SessionId};
 use tns_server_core::session::SessionHandle;
 use tns_server_core::store::LOCAL_PRINCIPAL;
@@ -35,8 +36,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let read = in_time(Json::from_request(request, state)).await?;
-        read.map(|Json(body)| Self(body)).map_err(ApiError::from)
+        let read = in_time(Json::<Box<RawValue>>::from_request(request, state)).await?;
+        let Json(body) = read.map_err(ApiError::from)?;
+        let unfit =
+            |what: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::InvalidMessage, what);
+        // A list would be read as well, field by field.
+        if !body.get().trim_start().starts_with('{') {
+            return Err(unfit("the body must be a JSON object".to_owned()));
+        }
+        serde_json::from_str(body.get()).map(Self).map_err(|error| unfit(format!("the body: {error}")))
     }
 }
 
@@ -46,6 +54,19 @@ async fn in_time<T>(read: impl Future<Output = T>) -> Result<T, ApiError> {
         let message = format!("the body did not come within {} s", BODY_TIME.as_secs());
         ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::Limit, message)
     })
+}
+
+/// The named parts of a request's path, whose faults are answered as JSON.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        extract::Path::from_request_parts(parts, state).await.map(|extract::Path(named)| Self(named)).map_err(
+            |rejection| ApiError::invalid(format!("the path can't be read: {}", rejection.body_text())),
+        )
+    }
 }
 
 /// A request's query, whose faults are answered as JSON.

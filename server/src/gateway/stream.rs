@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tns_protocol::{ErrorCode, Seq};
 use tns_server_core::event::Subscriber;
@@ -318,9 +319,11 @@ impl ServerReader {
 }
 
 /// Which stream.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct StreamParams {
+    /// The place in the store behind which the stream begins; a `Last-Event-ID` header beats it.
     after: Option<u64>,
+    /// 1: also what is only shown.
     online: Option<u8>,
 }
 

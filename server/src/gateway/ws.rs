@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -44,7 +45,17 @@ const MESSAGE_BURST: f64 = 200.0;
 pub(crate) const MAX_CONNECTIONS: usize = 1_024;
 
 /// Answers the upgrade to `/chat`.
-pub(super) async fn upgrade(State(gateway): State<Arc<Gateway>>, upgrade: WebSocketUpgrade) -> Response {
+pub(super) async fn upgrade(
+    State(gateway): State<Arc<Gateway>>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) => {
+            let message = format!("this path is a WebSocket: {}", rejection.body_text());
+            return ApiError::new(rejection.status(), ErrorCode::InvalidMessage, message).into_response();
+        }
+    };
     // Counted before it looks: whoever stops an unused server sees this one, or is seen.
     let counted = Counted::new(gateway.clone());
     let refused = |message: String| {

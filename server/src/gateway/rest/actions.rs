@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tns_protocol::approval::Decision;
 use tns_protocol::chat::{Cancel, Chat};
@@ -20,7 +21,7 @@ use tns_server_core::store::{
 };
 
 use super::sessions::{detail, fork, rate};
-use super::{Body, Params, session};
+use super::{Body, Params, Path, session};
 use crate::gateway::Gateway;
 use crate::gateway::dispatch::{DELETED, chat_command, checked_title};
 use crate::gateway::error::ApiError;
@@ -134,10 +135,13 @@ pub(in crate::gateway) async fn feedback(
 }
 
 /// Which hits.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(in crate::gateway) struct FindParams {
+    /// The words; blank is refused.
     q: String,
+    /// Most hits: 1 to 50, 20 when absent.
     limit: Option<usize>,
+    /// A `nextCursor` of an earlier answer.
     cursor: Option<String>,
 }
 
@@ -187,7 +191,7 @@ fn found(hit: SearchHit) -> Found {
 }
 
 /// Makes a refusal the answer.
-fn done(answer: Answer) -> Result<(), ApiError> {
+pub(super) fn done(answer: Answer) -> Result<(), ApiError> {
     match answer {
         Answer::Refused(refusal) => Err(refusal.into()),
         _ => Ok(()),

@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tns_protocol::PROTOCOL_VERSION;
 use tns_protocol::log::EXTENSION;
-use tns_protocol::rest::{Health, HealthComponents, HealthStatus, ServerInfo};
+use tns_protocol::rest::{Health, HealthComponents, HealthStatus, Liveness, ServerInfo};
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, routes};
 
 /// GET `/health`: 200, or 503 when a component is down.
 pub(in crate::gateway) async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
@@ -42,16 +42,19 @@ pub(in crate::gateway) async fn health(State(gateway): State<Arc<Gateway>>) -> R
 }
 
 /// GET `/health/live`: always 200.
-pub(in crate::gateway) async fn live() -> Json<Value> {
-    Json(serde_json::json!({ "status": "UP" }))
+pub(in crate::gateway) async fn live() -> Json<Liveness> {
+    Json(Liveness { status: HealthStatus::Up })
 }
 
 /// GET `/health/ready`: 200, or 503 while the server starts or drains.
 pub(in crate::gateway) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let works = !gateway.draining.load(Ordering::Relaxed) && gateway.deps.store.check().await.is_ok();
-    let (code, status) =
-        if works { (StatusCode::OK, "UP") } else { (StatusCode::SERVICE_UNAVAILABLE, "DOWN") };
-    (code, Json(serde_json::json!({ "status": status }))).into_response()
+    let (code, status) = if works {
+        (StatusCode::OK, HealthStatus::Up)
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, HealthStatus::Down)
+    };
+    (code, Json(Liveness { status })).into_response()
 }
 
 /// GET `/api/info`.
@@ -74,4 +77,9 @@ pub(in crate::gateway) async fn info(State(gateway): State<Arc<Gateway>>) -> Jso
 /// GET `/api/schema`: JSON Schema of every event.
 pub(in crate::gateway) async fn schema() -> Json<Value> {
     Json(tns_protocol::schema())
+}
+
+/// GET `/api/openapi.json`: every route of this server.
+pub(in crate::gateway) async fn openapi() -> Json<Value> {
+    Json(routes::page())
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tns_protocol::knowledge::{KbListResult, KbRemoved};
 use tns_protocol::rest::{KbAddRequest, KbAddResponse, KbScope, SearchRequest, SearchResponse};
@@ -12,15 +13,16 @@ use tns_protocol::{DocumentId, ErrorCode};
 use tns_server_core::event::{Answer, Refusal};
 use tns_server_core::session::SessionCommand;
 
-use super::{Body, Params, session};
+use super::{Body, Params, Path, session};
 use crate::gateway::dispatch::search_command;
 use crate::gateway::error::ApiError;
 use crate::gateway::{Gateway, translate};
 
 /// Which session's collections are meant.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::gateway) struct OfSession {
+    /// The session.
     session_id: String,
 }
 

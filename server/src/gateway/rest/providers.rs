@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use secrecy::SecretString;
 use tns_protocol::ErrorCode;
 use tns_protocol::provider::{KeyCheck, ModelList, ProviderList, ValidateKey, VoiceList};
 use tns_server_engines::CatalogueError;
 
-use super::in_time;
+use super::{Path, in_time};
 use crate::gateway::Gateway;
 use crate::gateway::error::ApiError;
 

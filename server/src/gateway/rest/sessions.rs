@@ -4,9 +4,10 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tns_protocol::approval::AuditDecision;
 use tns_protocol::rest::{
@@ -25,7 +26,7 @@ use tns_server_core::store::{
 use tns_server_core::text_of;
 use uuid::Uuid;
 
-use super::{Body, Params, session};
+use super::{Body, Params, Path, session};
 use crate::gateway::dispatch::checked_title;
 use crate::gateway::error::ApiError;
 use crate::gateway::{Gateway, stream, translate};
@@ -118,9 +119,11 @@ pub(in crate::gateway) async fn show(
 }
 
 /// Which page of sessions.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(in crate::gateway) struct ListParams {
+    /// A `nextCursor` of an earlier answer.
     cursor: Option<String>,
+    /// Most sessions: 1 to 500, 100 when absent.
     limit: Option<usize>,
 }
 
@@ -205,11 +208,14 @@ pub(super) fn new_session_id() -> Result<SessionId, ApiError> {
 }
 
 /// Which part of a log.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::gateway) struct MessageParams {
+    /// Only messages after this place.
     after_seq: Option<u64>,
+    /// Only messages before this place.
     before_seq: Option<u64>,
+    /// Most messages: 1 to 500, as many as a page holds when absent.
     limit: Option<usize>,
 }
 
@@ -269,10 +275,13 @@ fn stored_message(row: &StoredEvent) -> Option<StoredMessage> {
 }
 
 /// Which events.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(in crate::gateway) struct EventParams {
+    /// The place behind which the stream or page begins; a `Last-Event-ID` header beats it.
     after: Option<u64>,
+    /// 0: one page of stored events as JSON instead of a stream.
     live: Option<u8>,
+    /// 1: also what is only shown.
     online: Option<u8>,
 }
 
@@ -300,12 +309,16 @@ pub(in crate::gateway) async fn events(
 }
 
 /// Which audit entries.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::gateway) struct AuditParams {
+    /// Only this session's; the whole server's when absent.
     session_id: Option<String>,
+    /// Most entries: 1 to 1,000, 100 when absent.
     limit: Option<usize>,
+    /// Only those at or after this time.
     since: Option<Timestamp>,
+    /// Only those decided so.
     decision: Option<AuditDecision>,
 }
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body as HttpBody, BodyDataStream, Bytes};
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tns_protocol::rest::{EXPORT_TYPES, SessionDetail};
 use tns_protocol::{ErrorCode, Seq, SessionId};
@@ -22,7 +23,7 @@ use tns_server_core::store::{EventPage, EventQuery, ImportKey, LOCAL_PRINCIPAL, 
 use tokio::time::timeout;
 
 use super::sessions::{detail, folder_of, new_session_id};
-use super::{Params, session};
+use super::{Params, Path, session};
 use crate::gateway::Gateway;
 use crate::gateway::dispatch::checked_title;
 use crate::gateway::error::ApiError;
@@ -34,7 +35,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// How a session is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Format {
     /// The log itself, which can be taken in again.
@@ -45,10 +46,12 @@ enum Format {
 }
 
 /// How the session is written.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(in crate::gateway) struct ExportParams {
+    /// The log itself, or a page for people.
     #[serde(default)]
     format: Format,
+    /// 1: take out what looks like a secret.
     redact: Option<u8>,
 }
 
@@ -166,10 +169,13 @@ impl Writer {
 }
 
 /// Where the session goes.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(in crate::gateway) struct ImportParams {
+    /// The session's id; absent: the file's, or a new one where that is taken.
     id: Option<SessionId>,
+    /// 1: a new id in any case; not together with `id`.
     new: Option<u8>,
+    /// The folder that its tools work in; absent: the file's where this machine has it, else the server's first root.
     workspace: Option<String>,
 }
 

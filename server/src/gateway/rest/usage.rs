@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tns_protocol::Day;
 use tns_protocol::usage::{ModelUsage, SpendReport, UsageFigures, UsageReport};
@@ -19,10 +20,16 @@ use crate::gateway::error::ApiError;
 const MAX_DAYS: i64 = 366;
 
 /// Which days: one, or from one to another.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(in crate::gateway) struct UsageParams {
+    /// One day: YYYY-MM-DD; today when nothing is named.
+    #[schemars(with = "Option<Day>")]
     day: Option<String>,
+    /// The first of several days.
+    #[schemars(with = "Option<Day>")]
     from: Option<String>,
+    /// The last of them.
+    #[schemars(with = "Option<Day>")]
     to: Option<String>,
 }
 
