@@ -11,6 +11,7 @@ use crate::ids::{DocumentId, MessageId, Seq, SessionId};
 use crate::knowledge::SearchHit;
 use crate::session::FeedbackScore;
 use crate::time::Timestamp;
+use crate::tool::ClientToolDef;
 
 /// Every error answer: `{"error": {"code", "message"}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -182,6 +183,37 @@ pub struct ApprovalAnswer {
     /// Run these arguments instead; they are rated first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited_args: Option<Map<String, Value>>,
+}
+
+/// The first event, `stream`, of GET `/api/sessions/{id}/events?tools=1`. It has no `id`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamOpened {
+    /// The stream's name; only whoever reads it is told.
+    pub stream: String,
+}
+
+/// POST `/api/sessions/{id}/tools`: replaces the tools of a stream's client, which is sent `mcp_call` on that stream and
+/// nowhere else. They leave with the stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegisterTools {
+    /// The stream's name.
+    pub stream: String,
+    /// The whole set; an empty one takes it away.
+    pub tools: Vec<ClientToolDef>,
+}
+
+/// POST `/api/sessions/{id}/tools/{toolCallId}/result`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ToolAnswer {
+    /// The stream that was asked; absent: whichever stream of the session it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// Any JSON, null too; what is not text reaches the model as JSON text.
+    #[serde(default, deserialize_with = "crate::tool::present", skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Value>,
 }
 
 /// GET `/api/sessions/search`: best first.

@@ -103,7 +103,7 @@ pub struct McpResult {
 }
 
 /// Reads a field that is there, so that null is a value and not an absence.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 

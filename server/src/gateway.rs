@@ -40,6 +40,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use accept::Acceptor;
 pub(crate) use door::Door;
 use error::ApiError;
+use rest::tools::ToolStreams;
 pub(crate) use routes::page as openapi;
 
 /// Most sessions in memory; more → `LIMIT`. One that nobody uses leaves memory by itself.
@@ -62,6 +63,8 @@ pub(crate) struct Gateway {
     pub(crate) closing: CancellationToken,
     /// Readers of event streams that say goodbye to their sessions.
     goodbyes: TaskTracker,
+    /// Event streams whose clients may run tools.
+    tool_streams: ToolStreams,
     /// `/chat` connections and event streams.
     pub(crate) connections: watch::Sender<usize>,
     next_connection: AtomicU64,
@@ -99,6 +102,7 @@ impl Gateway {
             draining: AtomicBool::new(false),
             closing: CancellationToken::new(),
             goodbyes: TaskTracker::new(),
+            tool_streams: ToolStreams::default(),
             connections: watch::Sender::new(0),
             next_connection: AtomicU64::new(1),
             last_activity: AtomicU64::new(0),

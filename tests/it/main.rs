@@ -32,6 +32,7 @@ mod sessions;
 mod spend;
 mod storage;
 mod stream;
+mod stream_tools;
 mod team;
 mod tidy;
 mod titles;

@@ -172,16 +172,32 @@ async fn make(checked: &mut Checked, server: &TestServer) -> String {
     listed["documents"][0]["documentId"].as_str().unwrap().to_owned()
 }
 
-/// A turn whose call a person approves.
+/// A turn whose call a person approves, and one whose call the reader of a stream answers.
 async fn talk(checked: &mut Checked, server: &TestServer) {
     let (template, path) = of("/messages");
     checked.call(server, "post", &template, &path, Some(json!({ "message": "look" }))).await;
-    let mut stream = EventStream::open(server.address(), "/api/sessions/s/events", None).await;
+    let mut stream = EventStream::open(server.address(), "/api/sessions/s/events?tools=1", None).await;
+    let name = stream.next().await.unwrap().data["stream"].clone();
     let call = stream.until("tool_approve_request").await.pop().unwrap();
     checked.get(server, "/api/sessions/{id}", "/api/sessions/s").await;
     let path = format!("/api/sessions/s/approvals/{}", call_id(&call.data));
     let answer = Some(json!({ "decision": "approve" }));
     checked.call(server, "post", "/api/sessions/{id}/approvals/{call}", &path, answer).await;
+    stream.until("done").await;
+
+    let tools =
+        json!({ "stream": name, "tools": [{ "server": "fs", "name": "search", "description": "Finds." }] });
+    let (template, path) = of("/tools");
+    checked.call(server, "post", &template, &path, Some(tools)).await;
+    let mut socket = server.socket().await;
+    socket.send("s", "set_autonomy", json!({ "level": "FULL_AUTO" })).await;
+    socket.expect("autonomy_changed").await;
+    let (template, path) = of("/messages");
+    checked.call(server, "post", &template, &path, Some(json!({ "message": "search" }))).await;
+    let call = stream.until("mcp_call").await.pop().unwrap();
+    let path = format!("/api/sessions/s/tools/{}/result", call_id(&call.data));
+    let result = Some(json!({ "result": ["a"] }));
+    checked.call(server, "post", "/api/sessions/{id}/tools/{call}/result", &path, result).await;
     stream.until("done").await;
 }
 
@@ -234,7 +250,9 @@ async fn every_route_answers_as_the_page_says() {
         Script::new()
             .call("list_dir", json!({}))
             .step([write_file("a.txt", "x")])
-            .text("the harbour is quiet"),
+            .text("the harbour is quiet")
+            .call("mcp_fs_search", json!({}))
+            .text("found"),
     );
     set.catalogue = Arc::new(with_key(&provider, "openai", GOOD_KEY));
     let server = TestServer::start(&set).await;

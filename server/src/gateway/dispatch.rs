@@ -405,7 +405,7 @@ fn agent_change(update: AgentUpdate) -> Result<AgentChange, Refused> {
     Ok(AgentChange { id: update.agent_id, engine, name: update.name, goal: named(update.goal) })
 }
 
-fn client_tool(tool: ClientToolDef) -> client_tools::ClientToolDef {
+pub(crate) fn client_tool(tool: ClientToolDef) -> client_tools::ClientToolDef {
     client_tools::ClientToolDef {
         server: tool.server,
         name: tool.name,
@@ -414,7 +414,7 @@ fn client_tool(tool: ClientToolDef) -> client_tools::ClientToolDef {
     }
 }
 
-fn tool_result(result: McpResult) -> (tns_protocol::ToolCallId, Result<String, String>) {
+pub(crate) fn tool_result(result: McpResult) -> (tns_protocol::ToolCallId, Result<String, String>) {
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let outcome = match (result.result, result.error) {
         (_, Some(error)) => Err(text(error)),

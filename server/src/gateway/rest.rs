@@ -5,6 +5,7 @@ pub(super) mod health;
 pub(super) mod kb;
 pub(super) mod providers;
 pub(super) mod sessions;
+pub(super) mod tools;
 pub(super) mod transfer;
 pub(super) mod usage;
 

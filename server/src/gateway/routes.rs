@@ -12,8 +12,8 @@ use tns_protocol::knowledge::{KbListResult, KbRemoved};
 use tns_protocol::provider::{KeyCheck, ModelList, ProviderList, ValidateKey, VoiceList};
 use tns_protocol::rest::{
     Accepted, ApprovalAnswer, AuditList, CreateSession, EXPORT_TYPES, ErrorBody, EventList, ForkSession,
-    Health, KbAddRequest, KbAddResponse, Liveness, MessageList, RenameSession, Renamed, SearchList,
-    SearchRequest, SearchResponse, ServerInfo, SessionDetail, SessionList,
+    Health, KbAddRequest, KbAddResponse, Liveness, MessageList, RegisterTools, RenameSession, Renamed,
+    SearchList, SearchRequest, SearchResponse, ServerInfo, SessionDetail, SessionList, ToolAnswer,
 };
 use tns_protocol::session::{Feedback, FeedbackStored};
 use tns_protocol::usage::UsageReport;
@@ -145,7 +145,7 @@ fn of_sessions() -> Vec<Route> {
 }
 
 fn of_one_session() -> Vec<Route> {
-    use rest::{actions, sessions, transfer};
+    use rest::{actions, sessions, tools, transfer};
     vec![
         Route::get("/api/sessions/{id}", sessions::show, "Shows a session")
             .answers(200, json::<SessionDetail>()),
@@ -166,6 +166,20 @@ fn of_one_session() -> Vec<Route> {
         Route::post("/api/sessions/{id}/approvals/{call}", actions::decide, "Answers a call that waits")
             .takes(json::<ApprovalAnswer>())
             .answers(204, Content::Nothing),
+        Route::post(
+            "/api/sessions/{id}/tools",
+            tools::register,
+            "Replaces the tools that the client of a stream runs",
+        )
+        .takes(json::<RegisterTools>())
+        .answers(204, Content::Nothing),
+        Route::post(
+            "/api/sessions/{id}/tools/{call}/result",
+            tools::answer,
+            "Gives the result of a client's tool",
+        )
+        .takes(json::<ToolAnswer>())
+        .answers(204, Content::Nothing),
         Route::post(
             "/api/sessions/{id}/feedback",
             actions::feedback,

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tns_protocol::rest::StreamOpened;
 use tns_protocol::{ErrorCode, Seq};
 use tns_server_core::event::Subscriber;
 use tns_server_core::session::{
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 
 use super::error::ApiError;
 use super::outbox::{Backlog, Frame, Outbox, Outgoing};
+use super::rest::tools::NamedStream;
 use super::translate::{self, Face};
 use super::ws::{Counted, MAX_CONNECTIONS};
 use super::{Gateway, rest};
@@ -34,6 +36,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_secs(1);
 /// The type of the last event of a session.
 const LAST: &str = "session_closing";
+/// The type of the first event of a stream whose client may run tools. It is of the stream, not of the session.
+const OPENED: &str = "stream";
 
 /// Which events are streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +46,14 @@ pub(crate) enum Taking {
     Durable,
     /// Also what is only shown.
     Online,
+}
+
+/// Whether the reader's client may run tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientTools {
+    /// It may: the first event names the stream, and its calls come as `mcp_call`.
+    MayRun,
+    None,
 }
 
 /// Returns the place behind which a stream begins: the header's, else the parameter's, else the beginning.
@@ -68,13 +80,17 @@ pub(crate) async fn of_session(
     handle: SessionHandle,
     after: Seq,
     taking: Taking,
+    tools: ClientTools,
 ) -> Result<Response, ApiError> {
     check_room(gateway)?;
     let head_seq = handle.inspect().await?.head_seq;
     if after > head_seq {
         return Err(ApiError::invalid(format!("the log ends at {head_seq}, before {after}; read it from 0")));
     }
-    let reader = SessionReader::join(gateway, handle, after, taking).await?;
+    let mut reader = SessionReader::join(gateway, handle, after, taking).await?;
+    if tools == ClientTools::MayRun {
+        reader.name()?;
+    }
     let closing = gateway.closing.clone();
     let events = stream::unfold(reader, move |mut reader| {
         let closing = closing.clone();
@@ -131,6 +147,9 @@ struct SessionReader {
     backlog: Option<Backlog>,
     ready: VecDeque<Frame>,
     over: bool,
+    /// The name under which its client registers tools, and the first event that tells it.
+    named: Option<NamedStream>,
+    opening: Option<Event>,
     _counted: Counted,
 }
 
@@ -151,6 +170,8 @@ impl SessionReader {
             backlog: None,
             ready: VecDeque::new(),
             over: false,
+            named: None,
+            opening: None,
             _counted: Counted::new(gateway.clone()),
             handle,
         };
@@ -160,6 +181,16 @@ impl SessionReader {
         Ok(reader)
     }
 
+    /// Gives the stream a name, which its first event tells.
+    fn name(&mut self) -> Result<(), ApiError> {
+        let named = NamedStream::new(&self.gateway, &self.handle.identity().id, self.connection);
+        let opened = StreamOpened { stream: named.name().to_owned() };
+        let event = Event::default().event(OPENED).json_data(opened);
+        let event = event.map_err(|error| ApiError::of_code(ErrorCode::Internal, error.to_string()))?;
+        (self.named, self.opening) = (Some(named), Some(event));
+        Ok(())
+    }
+
     /// Asks to go on behind the last place.
     async fn resume(&self) -> Result<(), tns_server_core::session::SendError> {
         let to = ReplyTo::Connection { id: self.connection, re: None };
@@ -167,6 +198,9 @@ impl SessionReader {
     }
 
     async fn next(&mut self) -> Option<Event> {
+        if let Some(opening) = self.opening.take() {
+            return Some(opening);
+        }
         loop {
             if let Some(frame) = self.ready.pop_front() {
                 self.last = frame.seq.unwrap_or(self.last);
@@ -220,6 +254,8 @@ impl SessionReader {
 
 impl Drop for SessionReader {
     fn drop(&mut self) {
+        // Nobody registers tools for it any more.
+        self.named = None;
         let leave = SessionCommand::Leave(self.connection);
         let handle = self.handle.clone();
         // The mailbox may be full at this moment; a reader that is gone must leave all the same.

@@ -283,10 +283,13 @@ pub(in crate::gateway) struct EventParams {
     live: Option<u8>,
     /// 1: also what is only shown.
     online: Option<u8>,
+    /// 1: the client may run tools; the first event, `stream`, tells the name to register them under.
+    tools: Option<u8>,
 }
 
 /// GET `/api/sessions/{id}/events?after=N`: the durable events after a place as a stream, then those that come;
-/// with `online=1` also what is only shown. With `live=0` one page of them as JSON.
+/// with `online=1` also what is only shown, with `tools=1` for a client that runs tools. With `live=0` one page of
+/// them as JSON.
 pub(in crate::gateway) async fn events(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
@@ -296,7 +299,9 @@ pub(in crate::gateway) async fn events(
     let handle = session(&gateway, &id).await?;
     if params.live != Some(0) {
         let after = stream::begins_after(&headers, params.after)?;
-        return stream::of_session(&gateway, handle, after, stream::taking(params.online)).await;
+        let tools =
+            if params.tools == Some(1) { stream::ClientTools::MayRun } else { stream::ClientTools::None };
+        return stream::of_session(&gateway, handle, after, stream::taking(params.online), tools).await;
     }
     let query = EventQuery { after: params.after.unwrap_or(0), ..EventQuery::default() };
     let page = handle.log().store.events(handle.log().session, query).await?;
