@@ -46,6 +46,13 @@ impl Address {
         format!("ws{}/chat", self.as_str().trim_start_matches("http"))
     }
 
+    /// Returns `HOST:PORT`, as a connection is asked for.
+    pub(crate) fn host_and_port(&self) -> String {
+        // An http address has a host, and a port that it need not name.
+        let (host, port) = (self.base.host_str(), self.base.port_or_known_default());
+        format!("{}:{}", host.unwrap_or_default(), port.unwrap_or_default())
+    }
+
     /// Returns the address of a REST call; each segment is escaped.
     pub(crate) fn rest(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.base.clone();
@@ -90,7 +97,11 @@ mod tests {
             assert_eq!(address.chat(), "ws://127.0.0.1:7777/chat");
             assert_eq!(address.rest(&["api", "info"], &[]).as_str(), "http://127.0.0.1:7777/api/info");
         }
-        assert_eq!(Address::parse("http://[::1]:80").unwrap().chat(), "ws://[::1]/chat");
+        let address = Address::parse("http://[::1]:80").unwrap();
+        assert_eq!(
+            (address.chat().as_str(), address.host_and_port().as_str()),
+            ("ws://[::1]/chat", "[::1]:80")
+        );
     }
 
     #[test]

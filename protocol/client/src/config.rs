@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::network::Network;
+
 /// What a client does when its connection is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reconnect {
@@ -23,12 +25,14 @@ pub struct ClientConfig {
     pub reconnect: Reconnect,
     /// Asked where the server is now, each time that nobody answers at the address.
     pub rediscover: Option<Rediscover>,
+    /// How the server is reached.
+    pub network: Network,
 }
 
 impl ClientConfig {
     /// Connects to one address, and to no other one.
     pub fn new(url: impl Into<String>, reconnect: Reconnect) -> Self {
-        Self { url: url.into(), reconnect, rediscover: None }
+        Self { url: url.into(), reconnect, rediscover: None, network: Network::default() }
     }
 }
 

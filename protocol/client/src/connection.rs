@@ -7,17 +7,18 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use tns_protocol::rest::ErrorBody;
 use tns_protocol::{ErrorCode, decode_server};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use tokio_util::sync::CancellationToken;
 
 use crate::ClientError;
 use crate::address::Address;
 use crate::cursor::Fault;
 use crate::events::Batch;
+use crate::network::{Counted, Heard, Network};
 use crate::sessions::{Outgoing, Sessions};
 
 /// Bytes read from the socket at once: many token frames, and little memory for each connection.
@@ -28,6 +29,9 @@ const MAX_INCOMING_BYTES: usize = 16 << 20;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the server's goodbye after ours.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Silence after which the server is asked for a sign of life, and after that how long it may take to give one.
+/// Else the connection is lost, though nobody said so: a machine is gone, or the way to it.
+const PING_AFTER: Duration = Duration::from_secs(30);
 /// Most events of one batch. More that have arrived → the next batch.
 const BATCH_EVENTS: usize = 64;
 /// Text after which a batch is handed over, in bytes; one frame may exceed it.
@@ -36,7 +40,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Frames that are taken from the queue for one flush; the rest waits for the next.
 const MAX_AT_ONCE: usize = 64;
 
-pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+pub(crate) type Socket = WebSocketStream<Counted>;
 
 /// The client's ends of the channels, which outlive any one socket.
 pub(crate) struct Link {
@@ -56,6 +60,8 @@ pub(crate) struct Followed {
     sessions: Mutex<Sessions>,
     /// There may be more to write than before.
     wake: Notify,
+    /// The server is to be asked for a sign of life.
+    ping: Notify,
 }
 
 impl Followed {
@@ -76,15 +82,17 @@ pub(crate) enum End {
 }
 
 /// Connects and shakes hands.
-pub(crate) async fn open(address: &Address) -> Result<Socket, ClientError> {
+pub(crate) async fn open(network: &Network, address: &Address) -> Result<Socket, ClientError> {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .max_message_size(Some(MAX_INCOMING_BYTES))
         .max_frame_size(Some(MAX_INCOMING_BYTES));
-    let disable_nagle = true;
-    let opening = connect_async_with_config(address.chat(), Some(config), disable_nagle);
+    let opening = async {
+        let stream = network.dial(address.host_and_port()).await?;
+        client_async_with_config(address.chat(), stream, Some(config)).await
+    };
     // Boxed: the handshake's state is large and lives for a moment only.
-    match tokio::time::timeout(OPEN_TIMEOUT, Box::pin(opening)).await {
+    match timeout(OPEN_TIMEOUT, Box::pin(opening)).await {
         Ok(Ok((socket, _))) => Ok(socket),
         Ok(Err(error)) => Err(refusal(address, error)),
         Err(_) => Err(ClientError::Unreachable(format!(
@@ -132,9 +140,11 @@ pub(crate) fn plain(error: &dyn std::error::Error) -> String {
 
 /// Reads and writes until one side ends.
 pub(crate) async fn run(socket: Socket, link: &mut Link) -> End {
+    let heard = socket.get_ref().heard();
     let (mut sink, mut stream) = socket.split();
     let end = tokio::select! {
-        end = read_loop(&mut stream, &link.events, &link.followed) => end,
+        biased;
+        end = read_loop(&mut stream, &heard, &link.events, &link.followed) => end,
         end = write_loop(&mut sink, &mut link.queue, &link.followed, &link.closing) => end,
     };
     if end == End::Finished {
@@ -144,7 +154,7 @@ pub(crate) async fn run(socket: Socket, link: &mut Link) -> End {
                 while let Some(Ok(_)) = stream.next().await {}
             }
         };
-        if tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await.is_err() {
+        if timeout(CLOSE_TIMEOUT, goodbye).await.is_err() {
             tracing::debug!("the server did not answer the goodbye");
         }
     }
@@ -154,11 +164,12 @@ pub(crate) async fn run(socket: Socket, link: &mut Link) -> End {
 /// Hands over what arrives, as many frames at once as are there. Pings are answered by reading on.
 async fn read_loop(
     stream: &mut SplitStream<Socket>,
+    heard: &Heard,
     events: &mpsc::Sender<Batch>,
     followed: &Followed,
 ) -> End {
     loop {
-        let (batch, end) = read_batch(stream, followed).await;
+        let (batch, end) = read_batch(stream, heard, followed).await;
         // A frame may have asked for something, or have let go of what waits.
         followed.wake.notify_one();
         if !batch.is_empty() && events.send(batch).await.is_err() {
@@ -171,10 +182,17 @@ async fn read_loop(
 }
 
 /// Waits for one message and takes those that have arrived behind it.
-async fn read_batch(stream: &mut SplitStream<Socket>, followed: &Followed) -> (Batch, Option<End>) {
+async fn read_batch(
+    stream: &mut SplitStream<Socket>,
+    heard: &Heard,
+    followed: &Followed,
+) -> (Batch, Option<End>) {
     let mut batch = Batch::new();
     let mut bytes = 0;
-    let mut arrived = Some(stream.next().await);
+    let mut arrived = match hear(stream, heard, followed).await {
+        Ok(arrived) => Some(arrived),
+        Err(end) => return (batch, Some(end)),
+    };
     while let Some(message) = arrived {
         match message {
             Some(Ok(Message::Text(text))) => {
@@ -211,6 +229,30 @@ async fn read_batch(stream: &mut SplitStream<Socket>, followed: &Followed) -> (B
     (batch, None)
 }
 
+/// Waits for a message. In silence the server is pinged, and must then be heard. Time that the consumer takes is
+/// no silence, and neither is a long message that is on its way.
+async fn hear(
+    stream: &mut SplitStream<Socket>,
+    heard: &Heard,
+    followed: &Followed,
+) -> Result<Option<Result<Message, Error>>, End> {
+    let mut pinged = false;
+    loop {
+        let before = heard.bytes();
+        if let Ok(arrived) = timeout(PING_AFTER, stream.next()).await {
+            return Ok(arrived);
+        }
+        if heard.bytes() != before {
+            pinged = false;
+        } else if std::mem::replace(&mut pinged, true) {
+            let seconds = (PING_AFTER * 2).as_secs();
+            return Err(End::Lost(format!("nothing came from the server for {seconds} seconds")));
+        } else {
+            followed.ping.notify_one();
+        }
+    }
+}
+
 fn take(text: &str, followed: &Followed, batch: &mut Batch) -> Result<(), End> {
     let frame = decode_server(text)
         .map_err(|error| End::Unreadable(format!("the server sent a wrong frame: {error}")))?;
@@ -232,8 +274,16 @@ async fn write_loop(
         }
         let waits = followed.lock().holds_back();
         let next = tokio::select! {
-            next = queue.recv(), if !waits => next,
+            // This crate's own requests come first.
+            biased;
             () = followed.wake.notified() => continue,
+            () = followed.ping.notified() => {
+                match sink.send(Message::Ping(Bytes::new())).await {
+                    Ok(()) => continue,
+                    Err(error) => return End::Lost(lost(&error)),
+                }
+            }
+            next = queue.recv(), if !waits => next,
             () = closing.cancelled() => queue.try_recv().ok(),
         };
         let Some(next) = next else { return End::Finished };

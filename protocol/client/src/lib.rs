@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod cursor;
 mod events;
+mod network;
 mod reconnect;
 mod rest;
 mod sessions;
@@ -28,6 +29,7 @@ pub use crate::config::{ClientConfig, Reconnect, Rediscover};
 use crate::connection::Followed;
 pub use crate::cursor::Cursor;
 pub use crate::events::{ClientEvent, Events};
+pub use crate::network::{Network, Stream};
 pub use crate::rest::{Download, ExportFormat, ImportTarget, Rest};
 use crate::sessions::{Chat, MAX_SESSIONS, Outgoing};
 
@@ -91,9 +93,9 @@ impl Client {
     /// [`ClientError::Unreachable`] when nobody answers, [`ClientError::Refused`] when the server refuses
     /// the connection, [`ClientError::Protocol`] when the peer is no tns server.
     pub async fn connect(config: ClientConfig) -> Result<(Self, Events), ClientError> {
-        let ClientConfig { url, reconnect: policy, rediscover } = config;
+        let ClientConfig { url, reconnect: policy, rediscover, network } = config;
         let address = Address::parse(&url)?;
-        let socket = connection::open(&address).await?;
+        let socket = connection::open(&network, &address).await?;
         let (outbox, queue) = mpsc::channel(OUTBOX_FRAMES);
         let (sender, events) = events::channel();
         let followed = Arc::new(Followed::default());
@@ -107,7 +109,7 @@ impl Client {
         let address = SharedAddress::new(address);
         let rest = Rest::at(address.clone());
         let mut tasks = JoinSet::new();
-        tasks.spawn(reconnect::keep(socket, link, reconnect::Again { address, policy, rediscover }));
+        tasks.spawn(reconnect::keep(socket, link, reconnect::Again { address, policy, rediscover, network }));
         let inner = Inner { outbox, rest, followed, closing, _tasks: tasks };
         Ok((Self { inner: Arc::new(inner) }, events))
     }

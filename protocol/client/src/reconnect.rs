@@ -1,6 +1,5 @@
 //! Trying again after a loss: when, how often, and where. No other file knows of it.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,6 +8,7 @@ use crate::address::SharedAddress;
 use crate::config::{Reconnect, Rediscover};
 use crate::connection::{self, End, Link, Socket};
 use crate::events::ClientEvent;
+use crate::network::Network;
 use crate::{Address, ClientError};
 
 /// The first wait.
@@ -21,6 +21,7 @@ pub(crate) struct Again {
     pub(crate) address: SharedAddress,
     pub(crate) policy: Reconnect,
     pub(crate) rediscover: Option<Rediscover>,
+    pub(crate) network: Network,
 }
 
 /// Runs the socket, and the ones after it, until the client is done or the policy gives up.
@@ -56,13 +57,14 @@ pub(crate) async fn keep(socket: Socket, mut link: Link, again: Again) {
 /// Tries until a socket is open; `None` when the client is done or trying again is of no use.
 async fn reopen(link: &mut Link, again: &Again, backoff: &mut Backoff, mut reason: String) -> Option<Socket> {
     loop {
-        let retry_in = backoff.next(random_fraction());
+        let retry_in = backoff.next(again.network.chance());
         link.events.send(vec![ClientEvent::Disconnected { reason, retry_in }]).await.ok()?;
         let attempt = async {
             tokio::time::sleep(retry_in).await;
             open(again).await
         };
         let opened = tokio::select! {
+            biased;
             opened = attempt => opened,
             () = link.closing.cancelled() => return None,
             () = link.events.closed() => return None,
@@ -81,7 +83,7 @@ async fn reopen(link: &mut Link, again: &Again, backoff: &mut Backoff, mut reaso
 /// Connects; where nobody answers, asks where the server is now and connects there.
 async fn open(again: &Again) -> Result<Socket, ClientError> {
     let before = again.address.get();
-    let unreachable = match connection::open(&before).await {
+    let unreachable = match connection::open(&again.network, &before).await {
         // Another program may have the port by now.
         Err(error @ (ClientError::Unreachable(_) | ClientError::Protocol(_))) => error,
         opened => return opened,
@@ -90,7 +92,7 @@ async fn open(again: &Again) -> Result<Socket, ClientError> {
     let Some(url) = rediscover.ask().await else { return Err(unreachable) };
     let found = Address::parse(&url)?;
     tracing::debug!(url, "the server is elsewhere now");
-    let socket = connection::open(&found).await?;
+    let socket = connection::open(&again.network, &found).await?;
     again.address.set(found);
     Ok(socket)
 }
@@ -121,12 +123,6 @@ impl Backoff {
     }
 }
 
-/// A number in 0..1 from the seed that the standard library draws for its hash maps.
-fn random_fraction() -> f64 {
-    let bits = u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or(0);
-    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,12 +135,5 @@ mod tests {
         let mut backoff = Backoff::default();
         let waits: Vec<u128> = (0..3).map(|_| backoff.next(0.0).as_millis()).collect();
         assert_eq!(waits, [187, 375, 750]);
-    }
-
-    #[test]
-    fn random_fractions_stay_in_range_and_differ() {
-        let drawn: Vec<f64> = (0..64).map(|_| random_fraction()).collect();
-        assert!(drawn.iter().all(|fraction| (0.0..1.0).contains(fraction)));
-        assert!(drawn.iter().any(|fraction| *fraction != drawn[0]));
     }
 }

@@ -1,6 +1,7 @@
 //! The client against a real WebSocket server in this process.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 
 use futures_util::{SinkExt, StreamExt};
 use tns_protocol::chat::{Cancel, Chat, Token};
@@ -10,12 +11,14 @@ use tns_protocol::{
     AgentId, ClientFrame, ClientMessage, ClientMessageId, ServerFrame, ServerMessage, SessionId,
     decode_client, encode_server,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, accept_async};
 
-use crate::{Client, ClientConfig, ClientError, ClientEvent, Cursor, Events, Reconnect, Rediscover};
+use crate::{
+    Client, ClientConfig, ClientError, ClientEvent, Cursor, Events, Network, Reconnect, Rediscover, Stream,
+};
 
 struct Peer {
     listener: TcpListener,
@@ -301,6 +304,69 @@ async fn what_is_no_frame_ends_the_connection_even_where_it_could_be_tried_again
         let Some(ClientEvent::Closed { reason }) = events.next().await else { panic!() };
         assert!(reason.starts_with("the server sent a"), "{reason}");
     }
+}
+
+/// Connects a client over a stream in memory, which stays open whoever is at its other end.
+async fn connect_in_memory(reconnect: Reconnect) -> (WebSocketStream<DuplexStream>, Client, Events) {
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let near = Mutex::new(Some(near));
+    let dial = move |_| {
+        let stream = near.lock().unwrap().take().map(|near| Box::new(near) as Box<dyn Stream>);
+        std::future::ready(stream.ok_or_else(|| std::io::ErrorKind::ConnectionRefused.into()))
+    };
+    let network = Network::new(dial, || 0.0);
+    let config = ClientConfig { network, ..ClientConfig::new("http://h:1", reconnect) };
+    let (socket, client) = tokio::join!(accept_async(far), Client::connect(config));
+    let (client, events) = client.unwrap();
+    (socket.unwrap(), client, events)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_gone_without_a_word_is_noticed_after_a_minute() {
+    let (socket, client, mut events) = connect_in_memory(Reconnect::Never).await;
+    client.join(&session(), Cursor::at(0)).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let reason = "nothing came from the server for 60 seconds".to_owned();
+    assert_eq!(events.next().await, Some(ClientEvent::Closed { reason }));
+    assert_eq!(began.elapsed().as_secs(), 60);
+    drop(socket);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_only_answers_pings_is_there() {
+    let (mut socket, client, mut events) = connect_in_memory(Reconnect::Never).await;
+    client.join(&session(), Cursor::at(0)).await.unwrap();
+    let hour = tokio::time::sleep(std::time::Duration::from_secs(3_600));
+    let mut pings = 0;
+    let reads = async {
+        while let Some(Ok(message)) = socket.next().await {
+            pings += u32::from(message.is_ping());
+        }
+    };
+    tokio::select! {
+        () = hour => {}
+        () = reads => panic!("the client left"),
+        event = events.next() => panic!("{event:?}"),
+    }
+    assert_eq!(pings, 119);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_message_that_comes_slowly_is_no_silence() {
+    let (socket, _client, mut events) = connect_in_memory(Reconnect::Never).await;
+    let text = encode_server(&token(&"x".repeat(120)));
+    let mut stream = socket.into_inner();
+    // A text frame of up to 65,535 bytes: its head, then its text, a byte a second.
+    let length = u16::try_from(text.len()).unwrap().to_be_bytes();
+    stream.write_all(&[0x81, 126, length[0], length[1]]).await.unwrap();
+    let writes = async {
+        for byte in text.bytes() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            stream.write_all(&[byte]).await.unwrap();
+        }
+    };
+    let (event, ()) = tokio::join!(events.next(), writes);
+    assert_eq!(content(event).len(), 120);
 }
 
 #[tokio::test]
