@@ -2,11 +2,11 @@
 //! its output is cut to size. Never ends the turn: what goes wrong is a result that the model reads.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tns_protocol::approval::{AuditDecision, RiskClass};
 use tns_protocol::{AgentId, Timestamp};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::TurnLimits;
@@ -212,6 +212,7 @@ async fn run_within(
         call: call.id.clone(),
     });
     let reason = tokio::select! {
+        biased;
         outcome = &mut running => return outcome,
         () = stop.cancelled() => CANCELLED.to_owned(),
         () = tokio::time::sleep(limit) => format!("The call ran longer than its limit of {} s.", limit.as_secs_f32()),
