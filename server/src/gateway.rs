@@ -40,6 +40,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use accept::Acceptor;
 pub(crate) use door::Door;
 use error::ApiError;
+pub(crate) use peer::Peer;
 use rest::tools::ToolStreams;
 pub(crate) use routes::page as openapi;
 

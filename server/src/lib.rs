@@ -28,13 +28,14 @@ use tns_server_core::tool::Tool;
 use tns_server_engines::{DefaultEngine, EngineRegistry};
 use tns_server_knowledge::KnowledgeEngine;
 use tns_server_tools::{SchemaCheck, ToolsConfig};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use config::{DEFAULT_PORT, ServerConfig};
 pub use gateway::EngineLabel;
-use gateway::{Acceptor, Door, Gateway};
+use gateway::{Acceptor, Door, Gateway, Peer};
 pub use tns_server_core::engine::{EngineChoice, EngineErrorKind, OpenError, Pricing};
 pub use tns_server_core::session::Titles;
 pub use tns_server_core::store::StoreError;
@@ -119,6 +120,8 @@ pub struct Parts {
     pub engine: EngineLabel,
     /// What can be known of providers.
     pub catalogue: Arc<Catalogue>,
+    /// Offered to agents beside the built-in tools.
+    pub tools: Vec<Arc<dyn Tool>>,
 }
 
 impl Server {
@@ -135,9 +138,11 @@ impl Server {
         let store = Arc::new(store);
         let knowledge = KnowledgeEngine::open(Some(&config.data_dir.join(INDEX)), store.clone());
         let knowledge = Arc::new(knowledge);
-        let parts = Parts { store: store.clone(), documents: store, knowledge, engines, engine, catalogue };
+        let tools = Vec::new();
+        let parts =
+            Parts { store: store.clone(), documents: store, knowledge, engines, engine, catalogue, tools };
         let data_dir = canonical(&config.data_dir).await?;
-        Self::serve(config, parts, listeners, Some(data_dir)).await
+        Self::serve_on(listeners, config, parts, Some(data_dir)).await
     }
 
     /// Starts a server over given parts; the data folder is not used.
@@ -146,13 +151,40 @@ impl Server {
     /// [`StartError`]; nothing is left running.
     pub async fn start_with(config: ServerConfig, parts: Parts) -> Result<RunningServer, StartError> {
         let listeners = listen(&config).await?;
-        Self::serve(config, parts, listeners, None).await
+        Self::serve_on(listeners, config, parts, None).await
+    }
+
+    /// Starts a server over given parts that listens nowhere: it serves what [`RunningServer::serve_own`] is
+    /// handed. It goes by the configuration's address, which clients name and nobody binds; the data folder is
+    /// not used.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
+    pub async fn start_unbound(config: ServerConfig, parts: Parts) -> Result<RunningServer, StartError> {
+        let address = SocketAddr::new(config.bind, config.port);
+        Self::serve(address, config, parts, None).await
+    }
+
+    async fn serve_on(
+        listeners: Vec<TcpListener>,
+        config: ServerConfig,
+        parts: Parts,
+        data_dir: Option<PathBuf>,
+    ) -> Result<RunningServer, StartError> {
+        let address = listeners[0]
+            .local_addr()
+            .map_err(|error| StartError::Listen(SocketAddr::new(config.bind, config.port), error))?;
+        let mut running = Self::serve(address, config, parts, data_dir).await?;
+        for listener in listeners {
+            running.tasks.spawn(running.acceptor.clone().run(listener));
+        }
+        Ok(running)
     }
 
     async fn serve(
+        address: SocketAddr,
         config: ServerConfig,
         parts: Parts,
-        listeners: Vec<TcpListener>,
         data_dir: Option<PathBuf>,
     ) -> Result<RunningServer, StartError> {
         let ended = recovery::end_open_turns(parts.store.as_ref()).await?;
@@ -161,9 +193,6 @@ impl Server {
         }
         let spend = SpendLimits { daily: config.spend_daily, session: config.spend_session };
         let ledger = Ledger::open(parts.store.as_ref(), spend, Arc::new(Timestamp::now)).await?;
-        let address = listeners[0]
-            .local_addr()
-            .map_err(|error| StartError::Listen(SocketAddr::new(config.bind, config.port), error))?;
         let mut roots = Vec::with_capacity(config.roots.len());
         for root in &config.roots {
             roots.push(canonical(root).await?);
@@ -174,7 +203,8 @@ impl Server {
             data_dir,
             ..ToolsConfig::new(config.exec_helper)
         };
-        let tools: Vec<Arc<dyn Tool>> = tns_server_tools::builtin(tools);
+        let mut tools: Vec<Arc<dyn Tool>> = tns_server_tools::builtin(tools);
+        tools.extend(parts.tools);
         let deps = SessionDeps {
             store: parts.store,
             documents: parts.documents,
@@ -196,9 +226,6 @@ impl Server {
         if let Some(keep) = config.retention {
             tasks.spawn(retention::run(gateway.clone(), keep));
         }
-        for listener in listeners {
-            tasks.spawn(acceptor.clone().run(listener));
-        }
         Ok(RunningServer {
             gateway,
             acceptor,
@@ -213,6 +240,15 @@ impl RunningServer {
     /// Returns where the server listens: `http://HOST:PORT`.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Serves a connection whose other end is a program of the server's own user. Whoever hands it over answers
+    /// for that; on the server's own listeners the kernel is asked.
+    pub fn serve_own<S>(&self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        self.acceptor.take(stream, std::future::ready(Some(Peer::Own)));
     }
 
     /// Returns the engine of new agents.

@@ -125,6 +125,7 @@ impl TestServer {
                 pricing: Pricing::Free,
             },
             catalogue: setup.catalogue.clone(),
+            tools: Vec::new(),
         };
         let workspace = setup.workspace.clone();
         let helper = ExecHelper { program: setup.exec_helper.clone(), args: Vec::new() };

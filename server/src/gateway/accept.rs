@@ -31,7 +31,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Said to a connection over the cap, before its request is read.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 79\r\n\r\n{\"error\":{\"code\":\"LIMIT\",\"message\":\"too many connections are open; try again\"}}";
 
-/// Takes connections on a server's listeners.
+/// Takes a server's connections: those on its listeners, and those that it is handed.
 #[derive(Clone)]
 pub(crate) struct Acceptor {
     router: Router,
@@ -54,11 +54,12 @@ impl Acceptor {
     pub(crate) async fn run(self, listener: TcpListener) {
         loop {
             let taken = tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return,
                 taken = listener.accept() => taken,
             };
             match taken {
-                Ok((stream, peer)) => self.take(stream, peer),
+                Ok((stream, peer)) => self.take_tcp(stream, peer),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be taken");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -67,7 +68,25 @@ impl Acceptor {
         }
     }
 
-    fn take(&self, mut stream: TcpStream, peer: SocketAddr) {
+    fn take_tcp(&self, stream: TcpStream, peer: SocketAddr) {
+        // The peer may be gone already.
+        let Ok(local) = stream.local_addr() else { return };
+        // Tokens are small; waiting to fill a packet would hold them back.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+        self.take(stream, async move {
+            tokio::task::spawn_blocking(move || peer::identify(local, peer)).await.ok()
+        });
+    }
+
+    /// Serves a connection, of whatever kind. Nothing of it is read before its `peer` is known; without one it
+    /// is dropped.
+    pub(crate) fn take<S, P>(&self, mut stream: S, peer: P)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        P: Future<Output = Option<Peer>> + Send + 'static,
+    {
         let Ok(room) = self.room.clone().try_acquire_owned() else {
             // Best effort: the client may be gone.
             self.connections.spawn(async move {
@@ -78,7 +97,9 @@ impl Acceptor {
         let router = self.router.clone();
         let stop = self.stop.clone();
         self.connections.spawn(async move {
-            serve(stream, peer, router, stop).await;
+            if let Some(peer) = peer.await {
+                serve(stream, peer, router, stop).await;
+            }
             drop(room);
         });
     }
@@ -91,26 +112,13 @@ impl Acceptor {
     }
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, router: Router, stop: CancellationToken) {
-    let Ok(local) = stream.local_addr() else { return };
-    // Tokens are small; waiting to fill a packet would hold them back.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
-    }
-    let identified = tokio::task::spawn_blocking(move || peer::identify(local, peer));
-    let Ok(identified) = identified.await else { return };
-    drive(stream, identified, router, stop).await;
-}
-
 /// Answers the requests of a connection until it ends, or its peer takes nothing any more.
-async fn drive(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    identified: Peer,
-    router: Router,
-    stop: CancellationToken,
-) {
+async fn serve<S>(stream: S, peer: Peer, router: Router, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(identified.clone());
+        request.extensions_mut().insert(peer.clone());
         router.clone().oneshot(request.map(Body::new))
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -120,6 +128,7 @@ async fn drive(
         .with_upgrades();
     tokio::pin!(connection);
     let ended = tokio::select! {
+        biased;
         ended = &mut connection => ended,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
@@ -157,7 +166,7 @@ mod tests {
         let (near, mut far) = duplex(1 << 12);
         far.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
         let began = Instant::now();
-        drive(near, Peer::Own, Router::new().route("/", get(endless)), CancellationToken::new()).await;
+        serve(near, Peer::Own, Router::new().route("/", get(endless)), CancellationToken::new()).await;
         assert_eq!(began.elapsed(), STALLED);
         assert_eq!(Arc::strong_count(&held), 1, "the stream is gone with its connection");
     }

@@ -103,6 +103,7 @@ async fn serve(socket: WebSocket, gateway: Arc<Gateway>, _counted: Counted) {
         let write = write_loop(&mut sink, &outbox, &seen);
         tokio::pin!(read, write);
         tokio::select! {
+            biased;
             // The peer has closed, or its frames can't be read: what waits is still written.
             () = &mut read => {
                 outbox.close(close_code::NORMAL, "");
@@ -209,7 +210,8 @@ async fn write_loop(sink: &mut SplitSink<WebSocket, Message>, outbox: &Outbox, s
     pings.reset();
     loop {
         let outgoing = tokio::select! {
-            outgoing = outbox.next() => outgoing,
+            // First, or a busy outbox would put off for ever what tells that the peer is gone.
+            biased;
             _ = pings.tick() => {
                 if seen.silent_for() >= PING_AFTER * 2 {
                     return Closing::Gone;
@@ -219,6 +221,7 @@ async fn write_loop(sink: &mut SplitSink<WebSocket, Message>, outbox: &Outbox, s
                 }
                 continue;
             }
+            outgoing = outbox.next() => outgoing,
         };
         match outgoing {
             Outgoing::Frames(frames) => {
@@ -292,6 +295,7 @@ async fn write(
         timeout(STALLED, sink.flush()).await.map_err(stalled)?
     };
     tokio::select! {
+        biased;
         written = writing => written,
         // A peer that reads nothing: its outbox overflowed meanwhile, and it may take the close or not.
         () = outbox.closing(CLOSE_WAIT) => Err(axum::Error::new("the peer does not read")),
