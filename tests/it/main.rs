@@ -29,6 +29,7 @@ mod refusals;
 mod rest;
 mod resume;
 mod sessions;
+mod sim;
 mod spend;
 mod storage;
 mod stream;
