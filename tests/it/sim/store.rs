@@ -13,7 +13,7 @@ use tns_server_core::memory::MemoryStore;
 use tns_server_core::store::{
     Append, Appended, AuditQuery, Draft, DraftStep, EventPage, EventQuery, ImportKey, ImportedEvent,
     NewImport, NewSession, Score, SearchPage, SearchQuery, SessionCursor, SessionKey, SessionPage,
-    SessionRecord, Store, StoreError, StreamPage,
+    SessionRecord, SessionState, Store, StoreError, StreamPage,
 };
 use tns_server_core::usage::{Money, UsageRow};
 use tokio::sync::{mpsc, oneshot};
@@ -140,8 +140,12 @@ impl Store for Disk {
         self.inner.import_events(import, events).await
     }
 
-    async fn finish_import(&self, import: ImportKey) -> Result<Option<SessionRecord>, StoreError> {
-        self.inner.finish_import(import).await
+    async fn finish_import(
+        &self,
+        import: ImportKey,
+        state: SessionState,
+    ) -> Result<Option<SessionRecord>, StoreError> {
+        self.inner.finish_import(import, state).await
     }
 
     async fn abandon_import(&self, import: ImportKey) -> Result<(), StoreError> {
