@@ -93,7 +93,7 @@ impl Work {
             Phase::Compaction => {
                 let answer = || Reply::from(text_body(&["an answer"]));
                 let refused = Reply::refusal(400, "this model's maximum context length is 8 tokens");
-                vec![answer(), slow(), answer(), refused, slow(), slow()]
+                vec![answer(), answer(), slow(), refused, slow(), slow()]
             }
             Phase::Mixed => vec![call("first"), call("second"), slow(), slow()],
         }
@@ -149,12 +149,12 @@ impl Work {
             Phase::Compaction => {
                 // Longer than its summary will be: once it is asked for, once the model refuses what is there.
                 let long = "work ".repeat(2_000);
-                client.say(&self.message_id(1), &long).await;
-                client.ends(1).await;
+                for number in 1..=2 {
+                    client.say(&self.message_id(number), &long).await;
+                    client.ends(1).await;
+                }
                 client.send("compact", json!({})).await;
                 client.expect("compaction").await;
-                client.say(&self.message_id(2), &long).await;
-                client.ends(1).await;
                 client.say(&self.message_id(3), "more work").await;
                 client.expect("compaction").await;
                 client.ends(1).await;
