@@ -144,6 +144,7 @@ impl<'a> Walk<'a> {
         let fork = json!({ "atSeq": head, "id": "fork" });
         self.rest("POST", "/api/sessions/s/fork", Some(fork)).await;
         self.rest("DELETE", "/api/sessions/fork", None).await;
+        self.transfer().await;
         // A limit asks what was spent; what a temporary session used is added up elsewhere.
         for (session, new) in [
             ("limited", json!({ "id": "limited", "budget": 5.0 })),
@@ -154,6 +155,29 @@ impl<'a> Walk<'a> {
             self.say("hello").await;
         }
         self.session = "s";
+    }
+
+    /// A session goes out and comes in again, and a file that is cut does not.
+    async fn transfer(&mut self) {
+        let address = self.server.address();
+        // HTTP/1.0, so that the body comes as it is.
+        let export = format!("GET /api/sessions/s/export HTTP/1.0\r\nHost: {address}\r\n\r\n");
+        let file =
+            self.until_taken("export", async || http::send(address, export.as_bytes()).await).await.body;
+        let import = async |file: &str, id: &str| {
+            let request = format!(
+                "POST /api/sessions/import?id={id} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+                 Content-Type: application/jsonl\r\nContent-Length: {}\r\n\r\n{file}",
+                file.len()
+            );
+            http::send(address, request.as_bytes()).await
+        };
+        self.until_taken("import", async || import(&file, "taken").await).await;
+        let cut = &file[..file.len() - 2];
+        let (status, code) = import(cut, "cut").await.refusal();
+        if status != 400 {
+            self.errors.push(code);
+        }
     }
 
     /// Both kinds of streams, to the last event.
@@ -237,14 +261,20 @@ impl<'a> Walk<'a> {
 
     /// Calls, once more where it was refused.
     async fn rest(&mut self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let address = self.server.address();
+        self.until_taken(path, async || http::call(address, method, path, body.as_ref()).await).await
+    }
+
+    /// Calls, once more where it was refused.
+    async fn until_taken(&mut self, what: &str, call: impl AsyncFn() -> Answer) -> Answer {
         for _ in 0..TRIES {
-            let answer = http::call(self.server.address(), method, path, body.as_ref()).await;
+            let answer = call().await;
             if answer.status < 400 {
                 return answer;
             }
             self.errors.push(answer.refusal().1);
         }
-        panic!("{method} {path} was refused twice: {:?}", self.errors);
+        panic!("{what} was refused twice: {:?}", self.errors);
     }
 
     /// Sends a message, under the same id where it was refused. Returns its turn.
