@@ -68,11 +68,15 @@ fn made_by(call: Call) -> By {
 /// Whether a failure need not be told: it costs a reply its passages, or a stream its time, or leaves what nobody
 /// sees to the next start, or nothing.
 fn may_be_silent(call: Call) -> bool {
-    match call {
-        Call::DocumentHead | Call::DocumentChanges | Call::EventsSince | Call::Events => true,
-        Call::AddUsage | Call::AbandonImport => true,
-        _ => false,
-    }
+    matches!(
+        call,
+        Call::DocumentHead
+            | Call::DocumentChanges
+            | Call::EventsSince
+            | Call::Events
+            | Call::AddUsage
+            | Call::AbandonImport
+    )
 }
 
 /// The failures, each with the code that a client is told.
