@@ -463,8 +463,11 @@ impl Actor {
     async fn announce_failure(&mut self, dropped: Dropped, error: &StoreError) {
         let Dropped { turn, agent, response } = dropped;
         let Some(turn) = turn else {
+            let text = format!("the summary is not stored: {error}");
+            let notice = LiveEvent::Notice { agent: agent.id.clone(), text };
+            let events = vec![Outgoing::Live(notice), thinking(&agent, false)];
             // Live events need no store.
-            return drop(self.commit(None, vec![thinking(&agent, false)], None, None).await);
+            return drop(self.commit(None, events, None, None).await);
         };
         tracing::error!(session = %self.identity.id, %turn, %error, "a turn could not be stored");
         let failed = TurnFailed { code: error.code(), message: error.to_string() };
