@@ -78,16 +78,17 @@ shares! {
 /// E6: who does not read costs the others nothing, though much more is written than its queue holds.
 #[test]
 fn a_reader_that_never_reads_slows_nobody() {
-    let mut stalls = 0;
-    for seed in 0..12 {
+    let mut lagged = 0;
+    for seed in 0..8 {
         let outcome = run(&Plan::with_a_sleeper(seed), false);
         assert!(outcome.faults.is_empty(), "seed {seed}: {:#?}", outcome.faults);
         let seconds = outcome.counts.0["simulated seconds"];
         // A server that waited for the sleeper would wait a minute for each event.
         assert!(seconds < 180, "seed {seed}: quiet after {seconds} s");
-        stalls += outcome.counts.0.get("stalls").unwrap_or(&0);
+        lagged += outcome.counts.0.get("lagged").unwrap_or(&0);
     }
-    assert!(stalls > 0, "nothing long was written");
+    println!("{lagged} times somebody lagged and resumed");
+    assert!(lagged > 0, "nobody's queue was full");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What stands for models, tools and the knowledge base in a run: all seeded, none with a thread.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,29 +22,31 @@ use super::chance::Chance;
 const LOOK: &str = "sim_look";
 /// The tool that a person is asked for.
 const CHANGE: &str = "sim_change";
-/// Pieces of a long step, and the characters of each: they fill the queue of a reader who does not read.
-const LONG_PIECES: u64 = 12;
-const LONG_PIECE: usize = 96_000;
+/// Long steps in a row, the pieces of each, and their characters: what is stored of them fills the queue of a
+/// reader who does not read, though no event alone does.
+const LONG_STEPS: u64 = 4;
+const LONG_PIECES: u64 = 5;
+const LONG_PIECE: usize = 125_000;
 
 /// What the model will say in a run. Clones share it, so it outlives a server.
 #[derive(Clone)]
 pub(super) struct Brain {
     chance: Chance,
     steps: Arc<Mutex<u64>>,
-    /// The next step is long.
-    long_next: Arc<AtomicBool>,
+    /// So many of the next steps are long.
+    long_left: Arc<Mutex<u64>>,
     /// How often each call ran.
     pub(super) runs: Arc<Mutex<BTreeMap<ToolCallId, u32>>>,
 }
 
 impl Brain {
     pub(super) fn new(chance: Chance) -> Self {
-        Self { chance, steps: Arc::default(), long_next: Arc::default(), runs: Arc::default() }
+        Self { chance, steps: Arc::default(), long_left: Arc::default(), runs: Arc::default() }
     }
 
-    /// Makes the next step long enough to fill the queue of whoever does not read.
+    /// Makes the next steps long enough to fill the queue of whoever does not read.
     pub(super) fn be_long(&self) {
-        self.long_next.store(true, Ordering::Relaxed);
+        *self.long_left.lock().unwrap() = LONG_STEPS;
     }
 
     fn beats(&self, may_call: bool) -> Vec<Beat> {
@@ -56,7 +57,12 @@ impl Brain {
             *steps
         };
         let mut beats = Vec::new();
-        let long = self.long_next.swap(false, Ordering::Relaxed);
+        let long = {
+            let mut left = self.long_left.lock().unwrap();
+            let long = *left > 0;
+            *left = left.saturating_sub(1);
+            long
+        };
         for piece in 0..if long { LONG_PIECES } else { chance.within(1, 7) } {
             if chance.percent(60) {
                 beats.push(Beat::Pause(Duration::from_millis(chance.within(1, 120))));
@@ -67,7 +73,10 @@ impl Brain {
                 false => format!("{step}·{piece} "),
             }));
         }
-        if chance.percent(4) {
+        if long && may_call {
+            // The next one follows at once: nobody is asked.
+            beats.push(call(LOOK, json!({ "n": step, "ms": 1 })));
+        } else if chance.percent(4) {
             beats.push(Beat::Fail(EngineErrorKind::Unavailable, "the model is away".to_owned()));
         } else if may_call && chance.percent(45) {
             for _ in 0..chance.within(1, 2) {

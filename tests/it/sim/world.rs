@@ -39,7 +39,7 @@ pub(super) const CHAT: &str = "ws://127.0.0.1:7777/chat";
 const PORT: u16 = 7777;
 
 /// Shortest and longest window, in milliseconds.
-const WINDOWS: (u64, u64) = (6, 1_024);
+const WINDOWS: (u64, u64) = (8, 1_024);
 /// How long all must be quiet before a run ends, in milliseconds.
 const QUIET: u64 = 2_000;
 /// How long after its last trouble a run may take to come to rest, in milliseconds.

@@ -99,7 +99,12 @@ impl Follower {
                 () = sleep_until(acts_at) => {
                     match self.person.next_act() {
                         Act::Leave => return self.leave(client, events).await,
-                        Act::Stall => self.person.stall().await,
+                        Act::Stall => {
+                            if let Some(message) = self.message(Act::Chat) {
+                                drop(timeout(PATIENCE, client.send(&self.person.session, message)).await);
+                            }
+                            self.person.stall().await;
+                        }
                         act => {
                             if let Some(message) = self.message(act) {
                                 // The library's queue may be full; the message is lost with this call then.

@@ -71,7 +71,14 @@ impl Strict {
                     match self.person.next_act() {
                         _ if heard.elapsed() > SILENCE => break,
                         Act::Leave => break self.leave(),
-                        Act::Stall => self.person.stall().await,
+                        Act::Stall => {
+                            if let Some(message) = self.message(Act::Chat)
+                                && socket.send(message).await.is_err()
+                            {
+                                break;
+                            }
+                            self.person.stall().await;
+                        }
                         act => {
                             if let Some(message) = self.message(act)
                                 && socket.send(message).await.is_err()

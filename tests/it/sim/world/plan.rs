@@ -87,7 +87,7 @@ impl Plan {
                 people.push(Role { session, works });
             }
         }
-        let busy_until = chance.within(1_000, 3_600);
+        let busy_until = chance.within(800, 2_800);
         let mut faults = Vec::new();
         for _ in 0..chance.within(1, 5) {
             let at = chance.within(200, busy_until);
