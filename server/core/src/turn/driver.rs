@@ -124,11 +124,17 @@ impl TurnTask {
         self.message.as_ref().map(|message| Asked { message, notes })
     }
 
-    async fn prepare(self) -> Result<Driver, TurnEnd> {
+    /// What was said before. Who answers by rule looks at the message alone, and nothing would make a long log shorter.
+    async fn past(&self, engine: &dyn Engine) -> Result<Past, StoreError> {
+        if !engine.is_model() {
+            return Ok(Past::default());
+        }
         // What comes while the history is read belongs to a later turn.
         let before = Some(self.head_seq + 1);
-        let store = self.deps.store.as_ref();
-        let past = Past::load(store, self.identity.key, &self.agent.id, before).await.map_err(failed)?;
+        Past::load(self.deps.store.as_ref(), self.identity.key, &self.agent.id, before).await
+    }
+
+    async fn prepare(self) -> Result<Driver, TurnEnd> {
         let engine = match &self.engine {
             Some(engine) => engine.clone(),
             None => {
@@ -140,6 +146,7 @@ impl TurnTask {
                 engine
             }
         };
+        let past = self.past(engine.as_ref()).await.map_err(failed)?;
         let spend = self.spend().await?;
         let notes = self.notes().await;
         let conversation = Conversation::of(&past, &self.agent, &self.team, self.asked(&notes));
