@@ -33,6 +33,8 @@ const LONG_PIECE: usize = 125_000;
 pub(super) struct Brain {
     chance: Chance,
     steps: Arc<Mutex<u64>>,
+    /// All text is of ASCII, in which places are bytes: long texts are compared soon.
+    plain: bool,
     /// So many of the next steps are long.
     long_left: Arc<Mutex<u64>>,
     /// How often each call ran.
@@ -40,8 +42,8 @@ pub(super) struct Brain {
 }
 
 impl Brain {
-    pub(super) fn new(chance: Chance) -> Self {
-        Self { chance, steps: Arc::default(), long_left: Arc::default(), runs: Arc::default() }
+    pub(super) fn new(chance: Chance, plain: bool) -> Self {
+        Self { chance, steps: Arc::default(), plain, long_left: Arc::default(), runs: Arc::default() }
     }
 
     /// Makes the next steps long enough to fill the queue of whoever does not read.
@@ -67,10 +69,11 @@ impl Brain {
             if chance.percent(60) {
                 beats.push(Beat::Pause(Duration::from_millis(chance.within(1, 120))));
             }
-            // Characters of several bytes: places in a text are counted in characters.
+            // A character of several bytes: places in a text are counted in characters.
+            let dot = if self.plain { '.' } else { '·' };
             beats.push(Beat::Text(match long {
                 true => format!("{step}.{piece} {}", "x".repeat(LONG_PIECE)),
-                false => format!("{step}·{piece} "),
+                false => format!("{step}{dot}{piece} "),
             }));
         }
         if long && may_call {

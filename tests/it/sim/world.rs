@@ -128,7 +128,7 @@ impl World {
         let chance = Chance::new(plan.seed);
         let net = Net::new(chance.split(), trace.clone());
         let mut world = Self {
-            brain: Brain::new(chance.split()),
+            brain: Brain::new(chance.split(), plan.long),
             plan: plan.clone(),
             net,
             trace,
