@@ -204,6 +204,10 @@ fn state(provider: &ProviderInfo) -> String {
     match &provider.configured_by {
         Some(setting) => format!("set up by {setting}"),
         None if provider.configured => "needs no set-up".to_owned(),
+        // Nothing could set it up.
+        None if provider.key_variable.is_none() && provider.base_url_variable.is_none() => {
+            "not in this build".to_owned()
+        }
         None => "not set up".to_owned(),
     }
 }
@@ -247,7 +251,10 @@ mod tests {
         ");
         let bare = ProviderInfo { configured_by: None, ..provider() };
         assert_eq!(state(&bare), "needs no set-up");
-        assert_eq!(state(&ProviderInfo { configured: false, ..bare }), "not set up");
+        let unset = ProviderInfo { configured: false, ..bare };
+        assert_eq!(state(&unset), "not set up");
+        let absent = ProviderInfo { key_variable: None, base_url_variable: None, ..unset };
+        assert_eq!(state(&absent), "not in this build");
     }
 
     #[test]

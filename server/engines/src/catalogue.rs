@@ -215,7 +215,7 @@ impl Catalogue {
             name: provider.about.name.to_owned(),
             blurb: provider.about.blurb.to_owned(),
             kinds: provider.about.kinds.to_vec(),
-            configured: provider.needs_no_setup || configured_by.is_some(),
+            configured: provider.is_built() && (provider.needs_no_setup || configured_by.is_some()),
             configured_by,
             key_variable: is_remote.then(|| key_variable(provider.id)),
             base_url_variable: is_remote.then(|| base_url_variable(provider.id)),

@@ -47,8 +47,17 @@ pub(crate) use library::Library;
 #[cfg(not(feature = "local-llm"))]
 pub(crate) use absent::{Library, open};
 
+use crate::RUNS_LOCAL_MODELS;
+
 /// The provider's id.
 pub(crate) const PROVIDER: &str = "local";
+
+/// What the provider is, or how to get it, in one line.
+pub(crate) const BLURB: &str = if RUNS_LOCAL_MODELS {
+    "A model file in tns itself; no server, no key"
+} else {
+    "This build has no local models: `cargo install --path cli --features local-llm` builds one that has"
+};
 
 /// What stands in where the feature is not built.
 #[cfg(not(feature = "local-llm"))]

@@ -11,7 +11,9 @@ use crate::catalogue::{self, Source};
 use crate::config::Access;
 use crate::http::Http;
 use crate::prices::ModelPrice;
-use crate::{anthropic, compatible, elevenlabs, gemini, local, offline, ollama, responses};
+use crate::{
+    RUNS_LOCAL_MODELS, anthropic, compatible, elevenlabs, gemini, local, offline, ollama, responses,
+};
 
 /// A provider that engines can be opened for.
 #[derive(Debug)]
@@ -130,13 +132,7 @@ pub static PROVIDERS: &[Provider] = &[
         base_url: None,
         needs_no_setup: true,
         default_model: None,
-        about: About {
-            name: "Local",
-            blurb: "A model file in tns itself; no server, no key (built with --features local-llm)",
-            kinds: &[Text],
-            key_page: None,
-            key_prefix: None,
-        },
+        about: About { name: "Local", blurb: local::BLURB, kinds: &[Text], key_page: None, key_prefix: None },
         open: local::open,
         catalogue: &local::CATALOGUE,
     },
@@ -211,6 +207,11 @@ impl Provider {
     /// Whether an agent can be opened on it.
     pub fn writes_text(&self) -> bool {
         self.about.kinds.contains(&ModelKind::Text)
+    }
+
+    /// Whether this build has it.
+    pub(crate) fn is_built(&self) -> bool {
+        self.id != local::PROVIDER || RUNS_LOCAL_MODELS
     }
 
     /// Whether it runs in this process: it has neither an address nor a key.

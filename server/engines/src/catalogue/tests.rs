@@ -93,6 +93,10 @@ async fn every_row_says_whether_it_is_set_up_and_by_what() {
     };
     assert_eq!(state("ollama"), (true, Some("OLLAMA_API_KEY")));
     assert_eq!(state("offline"), (true, None));
+    // A build without it has nothing to set up.
+    let local = providers.iter().find(|provider| provider.id == "local").unwrap();
+    assert_eq!(local.configured, crate::RUNS_LOCAL_MODELS);
+    assert_eq!(local.blurb.contains("--features local-llm"), !crate::RUNS_LOCAL_MODELS, "{}", local.blurb);
     assert_eq!(state("elevenlabs"), (false, Some("ELEVENLABS_API_KEY")));
     assert!(!serde_json::to_string(&providers).unwrap().contains(CANARY));
 }
