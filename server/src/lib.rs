@@ -42,8 +42,9 @@ pub use tns_server_core::store::StoreError;
 pub use tns_server_core::turn::TurnLimits;
 pub use tns_server_engines::{
     Catalogue, CatalogueError, EngineConfig, FileChoice, FileSettings, GgufError, GgufHeader,
-    InvalidModelName, KeyStore, ModelFile, ModelFiles, ModelName, ModelPrice, Origin, PROVIDERS, Price,
-    Provider, ProviderOverrides, RUNS_LOCAL_MODELS, Sourced, StoredKeys, base_url_variable, key_variable,
+    InvalidModelName, KeyStore, LayerBytes, ModelFile, ModelFiles, ModelName, ModelPrice, Origin, PROVIDERS,
+    Price, Provider, ProviderOverrides, PullError, PullStatus, RUNS_LOCAL_MODELS, Sourced, StoredKeys,
+    base_url_variable, key_variable, pull_into_ollama,
 };
 pub use tns_server_store::{Inspection, Pages};
 pub use tns_server_tools::{DEFAULT_SHELL_LIMIT, ExecHelper, exec_helper};

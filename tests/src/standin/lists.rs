@@ -40,6 +40,7 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/v1beta/models", told(&gemini::Gemini, gemini::models))
         .route("/api/tags", told(&ollama::Ollama, |_| Ok(ollama::models())))
         .route("/api/show", post(shown))
+        .route("/api/pull", post(pulled))
         .route("/v1/user/subscription", get(elevenlabs::subscription))
         .route("/v2/voices", get(elevenlabs::voices))
 }
@@ -83,6 +84,25 @@ async fn shown(
 ) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     listed(&shared, &ollama::Ollama, &headers, &uri, &params, |_| ollama::shown(&body))
+}
+
+/// Pulls a model into Ollama, as far as its name lets it.
+async fn pulled(State(shared): State<Arc<Shared>>, headers: HeaderMap, uri: Uri, body: Bytes) -> Response {
+    let wire = &ollama::Ollama;
+    let key = wire.key(&headers);
+    shared.note(wire.provider(), &uri, key.clone());
+    if let Some(trouble) = objection(wire.wants_key(), key.as_deref(), Price::Free) {
+        return super::refuse(wire, trouble);
+    }
+    let pull =
+        serde_json::from_slice(&body).map_err(|error| error.to_string()).and_then(|body| ollama::pull(&body));
+    match pull {
+        Ok(pull) => super::pull_stream(wire, pull),
+        Err(why) => {
+            shared.complaints.lock().unwrap().push(format!("{}: {why}", wire.provider()));
+            super::refuse(wire, Trouble::Malformed(&why))
+        }
+    }
 }
 
 fn listed(

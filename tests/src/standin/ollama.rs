@@ -34,6 +34,66 @@ pub(super) fn shown(body: &Value) -> Result<Value, String> {
     Ok(json!({ "capabilities": can, "details": { "family": family }, "model_info": info }))
 }
 
+/// What comes of a pull.
+pub(super) struct Pull {
+    /// The lines that are told.
+    pub(super) lines: String,
+    pub(super) end: PullEnd,
+}
+
+/// How the telling ends.
+pub(super) enum PullEnd {
+    /// With its last line.
+    Whole,
+    /// The connection breaks.
+    Cut,
+    /// Nothing more comes until the client leaves.
+    Held,
+}
+
+/// Pulls a model (`/api/pull`). `tiny` comes whole; with the tag `cut` the connection breaks in the middle, with
+/// `held` nothing more comes there, with `full` the disk is full there. Of another name there is no model, which
+/// is told within a stream that began well, as with the real one.
+pub(super) fn pull(body: &Value) -> Result<Pull, String> {
+    if body["stream"] != true {
+        return Err("stream: only streams are stood in for".to_owned());
+    }
+    let layer = |completed: Option<u64>| {
+        let mut line =
+            json!({ "status": "pulling 8eeb52dfb3bb", "digest": "sha256:8eeb52dfb3bb", "total": 4_096 });
+        if let Some(completed) = completed {
+            line["completed"] = json!(completed);
+        }
+        line
+    };
+    let mut lines = vec![json!({ "status": "pulling manifest" })];
+    let middle = [layer(None), layer(Some(1_024)), layer(Some(2_048))];
+    let end = match wire::text(body, "model")?.split_once(':').unwrap_or_default() {
+        ("tiny", "1b") => {
+            lines.extend(middle);
+            lines.push(layer(Some(4_096)));
+            // A later one could say something that none says today.
+            let told = ["verifying sha256 digest", "writing\u{1b}[31m manifest", "success"];
+            lines.extend(told.map(|status| json!({ "status": status })));
+            PullEnd::Whole
+        }
+        ("tiny", "full") => {
+            lines.extend(middle);
+            lines.push(json!({ "error": "write /models/8eeb52dfb3bb: no space left on device" }));
+            PullEnd::Whole
+        }
+        ("tiny", tag @ ("cut" | "held")) => {
+            lines.extend(middle);
+            if tag == "cut" { PullEnd::Cut } else { PullEnd::Held }
+        }
+        _ => {
+            lines.push(json!({ "error": "pull model manifest: file does not exist" }));
+            PullEnd::Whole
+        }
+    };
+    Ok(Pull { lines: lines.iter().map(|line| format!("{line}\n")).collect(), end })
+}
+
 impl Wire for Ollama {
     fn provider(&self) -> &'static str {
         "ollama"

@@ -16,12 +16,12 @@ use super::download::{self, Got, Wanted};
 use super::place::{self, Part};
 use super::source::{self, Places, Registered, Source};
 use super::web::Web;
-use super::{archive, file_name, size};
+use super::{archive, file_name, ollama, size};
 use crate::Context;
 use crate::exit::{Exit, Stop};
 
 /// How often progress is told.
-const TELL: Duration = Duration::from_millis(200);
+pub(super) const TELL: Duration = Duration::from_millis(200);
 /// Longest manifest, in bytes.
 const MAX_MANIFEST: usize = 1 << 20;
 /// Bytes copied at a time.
@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// The checksum that what is got must have
     #[arg(long, value_name = "HEX")]
     sha256: Option<String>,
+    /// Have the Ollama server that is set up pull NAME, for --provider ollama, in place of a file for local
+    #[arg(long, conflicts_with_all = ["name", "sha256"])]
+    ollama: bool,
 }
 
 /// What `--json` prints.
@@ -52,6 +55,9 @@ struct Pulled<'a> {
 }
 
 pub(super) async fn run(args: Args, context: &Context, files: &ModelFiles) -> anyhow::Result<()> {
+    if args.ollama {
+        return ollama::run(&args.source, context).await;
+    }
     let sha256 = match args.sha256.as_deref() {
         Some(text) => {
             Some(source::digest(text).ok_or_else(|| Stop::usage("--sha256 wants 64 hexadecimal digits"))?)

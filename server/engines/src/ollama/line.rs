@@ -7,21 +7,45 @@ use serde_json::value::RawValue;
 use crate::sse::MAX_EVENT_BYTES;
 use crate::step::{Progress, StreamFault};
 
-/// Most bytes of one line; as with events, a longer one ends the stream.
+/// Most bytes of one line of an answer; as with events, a longer one ends the stream.
 pub(super) const MAX_LINE_BYTES: usize = MAX_EVENT_BYTES;
 
+/// How long a line may be.
+#[derive(Debug)]
+pub(super) struct LineLimit {
+    pub(super) bytes: usize,
+    /// What a longer one is called.
+    pub(super) beyond: &'static str,
+}
+
+/// The limit of an answer's lines.
+const ANSWER: LineLimit = LineLimit { bytes: MAX_LINE_BYTES, beyond: "a line of more than 8 MiB" };
+
 /// Turns a byte stream, cut anywhere, into lines. A byte that is not UTF-8 becomes one U+FFFD.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lines {
     /// The begun line.
     begun: Vec<u8>,
+    limit: LineLimit,
+}
+
+/// The lines of an answer.
+impl Default for Lines {
+    fn default() -> Self {
+        Self::within(ANSWER)
+    }
 }
 
 impl Lines {
+    /// Begins with another limit than that of an answer.
+    pub(super) fn within(limit: LineLimit) -> Self {
+        Self { begun: Vec::new(), limit }
+    }
+
     /// Gives each whole line that is not blank to `read`, until it fails or is done.
     ///
     /// # Errors
-    /// What `read` failed with, or a line beyond [`MAX_LINE_BYTES`].
+    /// What `read` failed with, or a line beyond the limit.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -33,8 +57,8 @@ impl Lines {
             let (head, tail) = rest.split_at(end.unwrap_or(rest.len()));
             let ends = end.is_some();
             rest = tail.get(1..).unwrap_or_default();
-            if self.begun.len() + head.len() > MAX_LINE_BYTES {
-                return Err(StreamFault::TooLarge("a line of more than 8 MiB"));
+            if self.begun.len() + head.len() > self.limit.bytes {
+                return Err(StreamFault::TooLarge(self.limit.beyond));
             }
             self.begun.extend_from_slice(head);
             if ends && self.end_line(&mut read)? == Progress::Done {

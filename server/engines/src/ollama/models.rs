@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tns_server_core::engine::{EngineError, EngineErrorKind, OpenError};
 
+use super::PULL;
 use super::abilities::Shown;
 use crate::ask::{ASK_LIMIT, Question, ask};
 use crate::http::{Endpoint, Http, one_line};
@@ -81,9 +82,9 @@ pub(super) fn find(listed: &[Model], asked: &str) -> Result<String, OpenError> {
         there.push_str(", …");
     }
     Err(OpenError(if listed.is_empty() {
-        format!("ollama has no model {asked}, nor any other: run `ollama pull {asked}`")
+        format!("ollama has no model {asked}, nor any other: get it with `{PULL} {asked}`")
     } else {
-        format!("ollama has no model {asked}; it has {there}: take one, or run `ollama pull {asked}`")
+        format!("ollama has no model {asked}; it has {there}: take one, or get it with `{PULL} {asked}`")
     }))
 }
 
@@ -143,10 +144,11 @@ mod tests {
         let OpenError(message) = find(&models, "qwen3").unwrap_err();
         assert_eq!(
             message,
-            "ollama has no model qwen3; it has qwen3:4b, llama3.2:latest: take one, or run `ollama pull qwen3`"
+            "ollama has no model qwen3; it has qwen3:4b, llama3.2:latest: take one, or get it with `tns models pull \
+             --ollama qwen3`"
         );
         let OpenError(message) = find(&[], "x").unwrap_err();
-        assert_eq!(message, "ollama has no model x, nor any other: run `ollama pull x`");
+        assert_eq!(message, "ollama has no model x, nor any other: get it with `tns models pull --ollama x`");
         let OpenError(message) = find(&listed(&["m"; MAX_NAMED + 1]), "x").unwrap_err();
         assert_eq!(message.matches("m, ").count(), MAX_NAMED, "{message}");
     }

@@ -155,9 +155,12 @@ async fn an_unknown_model_is_refused_with_those_there_are() {
     let base = stand_in.base_url();
     assert_eq!(opened(&base, Some("llama3")).await.unwrap().model(), "llama3:latest");
     let OpenError(message) = opened(&base, Some("b")).await.err().unwrap();
-    assert_eq!(message, "ollama has no model b; it has a: take one, or run `ollama pull b`");
+    assert_eq!(
+        message,
+        "ollama has no model b; it has a: take one, or get it with `tns models pull --ollama b`"
+    );
     let OpenError(message) = opened(&base, None).await.err().unwrap();
-    assert!(message.ends_with("has no model: run `ollama pull` for one"), "{message}");
+    assert!(message.ends_with("has no model: get one with `tns models pull --ollama NAME`"), "{message}");
 }
 
 #[tokio::test]
