@@ -10,7 +10,7 @@ use crate::approval::{ApprovalRequest, AuditRecord};
 use crate::event::{
     ApprovalResolved, AssistantMessage, DurableEvent, EventKind, MessageStatus, ToolFinished, TurnFailed,
 };
-use crate::history::{self, Range};
+use crate::history;
 use crate::message::Part;
 use crate::store::{
     Append, Draft, NewEvent, OpenTurn, SessionKey, SessionRecord, SessionState, Store, StoreError,
@@ -75,8 +75,14 @@ pub(crate) async fn closing(
     turn: &OpenTurn,
     failed: TurnFailed,
 ) -> Result<Vec<DurableEvent>, StoreError> {
-    let mut rows = history::load(store, session, KINDS, Range::default()).await?;
-    rows.retain(|row| row.turn.as_ref() == Some(&turn.id));
+    let mut rows = Vec::new();
+    // However long the log is, only the turn's own rows are held.
+    history::visit(store, session, KINDS, |row| {
+        if row.turn.as_ref() == Some(&turn.id) {
+            rows.push(row);
+        }
+    })
+    .await?;
     let draft = match store.draft(session).await {
         Ok(draft) => draft,
         Err(error) => {

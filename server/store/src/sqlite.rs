@@ -236,6 +236,8 @@ impl Store for SqliteStore {
     }
 
     async fn delete_session(&self, session: SessionKey) -> Result<bool, StoreError> {
+        // Before it, so that no kill in between leaves a text behind, and after it, for what came meanwhile.
+        self.drafts.clear(session);
         let deleted = self.writer.submit(DeleteSession(session)).await?;
         self.drafts.clear(session);
         Ok(deleted)

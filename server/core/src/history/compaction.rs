@@ -64,7 +64,7 @@ impl Plan {
         let places = places(past, &reader.id);
         let from_seq = choose(&places, keep)?;
         let kept = past.from(from_seq)?;
-        let read_from = kept.iter().map(|row| row.place.seq).min()?;
+        let read_from = kept.rows.iter().map(|row| row.place.seq).min()?;
         let cut = Conversation::of(&past.until(from_seq), reader, team, None);
         Some(Self { from_seq, read_from, transcript: transcript(cut.messages(), max_chars) })
     }
@@ -78,9 +78,8 @@ impl Plan {
         summary: &str,
         asked: Option<Asked<'_>>,
     ) -> Conversation {
-        let rows = past.from(self.from_seq).unwrap_or_default();
-        let past = Past { summary: Some(summary.to_owned()), rows, ..past.clone() };
-        Conversation::of(&past, reader, team, asked)
+        let past = past.from(self.from_seq).unwrap_or_default();
+        Conversation::of(&Past { summary: Some(summary.to_owned()), ..past }, reader, team, asked)
     }
 
     /// Makes the event: this agent goes on with this summary, before and after which its history was estimated to

@@ -81,6 +81,11 @@ impl Conversation {
         }
         let queue = Queue::of(&past.rows);
         let mut told = Told::new(&reader.id, past.team.as_deref());
+        // Whoever is renamed or removed later was called so when it was read.
+        let first_roster = past.rows.iter().find_map(|row| match &row.event {
+            DurableEvent::TeamUpdated(roster) => Some(&roster.agents[..]),
+            _ => None,
+        });
         let mut answered = false;
         for turn in past.rows.chunk_by(|one, next| one.turn.is_some() && one.turn == next.turn) {
             if let DurableEvent::TeamUpdated(roster) = &turn[0].event {
@@ -93,6 +98,7 @@ impl Conversation {
                 continue;
             }
             answered |= is_asked;
+            let team = told.roster().or(first_roster).unwrap_or(team);
             conversation.turn(turn, &queue, reader, team);
         }
         if let Some(Asked { message, notes }) = asked.filter(|_| !answered) {

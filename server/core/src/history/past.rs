@@ -81,19 +81,28 @@ impl Past {
         let asked: HashSet<MessageId> = rows.iter().filter_map(asks).cloned().collect();
         rows.retain(|row| row.turn.as_ref().is_none_or(|turn| asked.contains(turn)));
         let past = Self { summary: Some(summary), team, rows: in_turn_order(rows) };
-        match past.from(from_seq) {
-            Some(rows) => Self { rows, ..past },
-            // The row can't be read any more: what was read stands behind the summary.
-            None => past,
-        }
+        // A row that can't be read any more: what was read stands behind the summary.
+        past.from(from_seq).unwrap_or(past)
     }
 
-    /// Returns the rows from a place on, in turn order, with the message of the turn that the place is in.
-    pub(super) fn from(&self, seq: Seq) -> Option<Vec<StoredEvent>> {
+    /// Returns the past from a place on, with the message of the turn that the place is in.
+    pub(super) fn from(&self, seq: Seq) -> Option<Self> {
         let cut = self.rows.iter().position(|row| row.place.seq == seq)?;
         let turn = self.rows[cut].turn.as_ref();
-        let asking = self.rows[..cut].iter().filter(|row| is_asking(row, turn));
-        Some(asking.chain(&self.rows[cut..]).cloned().collect())
+        let (before, after) = self.rows.split_at(cut);
+        let asking = before.iter().filter(|row| is_asking(row, turn));
+        let team = before.iter().rev().find_map(|row| match &row.event {
+            DurableEvent::TeamUpdated(team) => Some(team.agents.clone()),
+            _ => None,
+        });
+        let rows = asking.chain(after).cloned().collect();
+        Some(Self { rows, team: team.or_else(|| self.team.clone()), summary: self.summary.clone() })
+    }
+
+    /// Leaves out what came after a turn began and is not the turn's own: it belongs to a later one.
+    pub(crate) fn as_of(&mut self, head: Seq, turn: Option<&MessageId>) {
+        let known = |row: &StoredEvent| row.place.seq <= head || turn.is_some() && row.turn.as_ref() == turn;
+        self.rows.retain(known);
     }
 
     /// Returns what stands before a place.

@@ -16,6 +16,11 @@ impl<'a> Told<'a> {
         Self { reader, known: known.map(<[Agent]>::to_vec) }
     }
 
+    /// Returns the roster that holds at this place, as far as the log has told.
+    pub(super) fn roster(&self) -> Option<&[Agent]> {
+        self.known.as_deref()
+    }
+
     /// Takes the roster after a change and returns what is to be told of it.
     pub(super) fn changes(&mut self, now: &[Agent]) -> Vec<String> {
         let Some(me) = now.iter().find(|agent| agent.id == *self.reader) else {
@@ -24,9 +29,13 @@ impl<'a> Told<'a> {
             return Vec::new();
         };
         let known = self.known.replace(now.to_vec()).unwrap_or_else(|| {
-            // The first change of the log. A session begins with one agent; whoever else is the reader has just
-            // been added, and its prompt names the others.
-            if now[0].id == me.id { vec![me.clone()] } else { now.to_vec() }
+            // The first change of the log. A session begins with one agent, named after its role; whoever else is
+            // the reader has just been added, and its prompt names the others.
+            if now[0].id == me.id {
+                vec![Agent { name: me.role.clone(), goal: None, ..me.clone() }]
+            } else {
+                now.to_vec()
+            }
         });
         let Some(before) = known.iter().find(|agent| agent.id == *self.reader) else {
             return Vec::new();

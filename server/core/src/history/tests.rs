@@ -109,7 +109,7 @@ fn a_reply_of_blank_text_alone_is_not_seen_and_parts_no_turns() {
 
 #[test]
 fn an_agent_is_told_of_changes_in_its_team_before_the_next_turn() {
-    let (a, b) = (agent("a"), agent("b"));
+    let (a, b) = (Agent { name: "assistant".into(), ..agent("a") }, agent("b"));
     let bob = Agent { name: "Bob".into(), ..b.clone() };
     let me = Agent { name: "Ann".into(), goal: Some("review".into()), ..a.clone() };
     let log = rows(vec![
@@ -136,8 +136,44 @@ fn an_agent_is_told_of_changes_in_its_team_before_the_next_turn() {
     let past = Past::of(log, None, None);
     let other = Conversation::of(&past, &b, &[], None);
     let words: Vec<Part> = other.messages().iter().flat_map(|message| message.parts.clone()).collect();
-    assert_eq!(words.iter().filter(|part| **part == note("a of the team is now called Ann.")).count(), 1);
+    assert_eq!(
+        words.iter().filter(|part| **part == note("assistant of the team is now called Ann.")).count(),
+        1
+    );
     assert!(!words.contains(&note("b (assistant) joined the team.")));
+}
+
+#[test]
+fn the_first_change_of_a_roster_is_told_and_names_stay_as_they_were_read() {
+    let first = Agent { name: "assistant".into(), ..agent("a") };
+    let me = Agent { name: "Ann".into(), goal: Some("review".into()), ..first.clone() };
+    let bob = Agent { name: "Bob".into(), ..agent("b") };
+    let log = rows(vec![
+        ("1", user("1", "a")),
+        ("", team(&[me.clone(), agent("b")])),
+        ("2", user("2", "b")),
+        ("2", step("2", "b", vec![text("fine")], MessageStatus::Complete)),
+        ("", team(&[me.clone(), bob])),
+        ("", team(&[me])),
+        ("3", user("3", "a")),
+    ]);
+    let told = [
+        text("ask 1"),
+        note("You are called Ann from now on."),
+        note("Your goal from now on: review"),
+        note("b (assistant) joined the team."),
+        text("ask 2"),
+        note("b answered: fine"),
+        note("b of the team is now called Bob."),
+        note("Bob (assistant) left the team."),
+        text("ask 3"),
+    ];
+    assert_eq!(seen(&log), [(ModelRole::User, told.to_vec())]);
+    // A cut keeps what was told of the roster before it.
+    let whole = Past::of(log.clone(), None, None);
+    let cut = whole.from(7).unwrap();
+    let conversation = Conversation::of(&cut, &agent("a"), &[], None);
+    assert_eq!(shown(&conversation), [(ModelRole::User, vec![text("ask 3")])]);
 }
 
 /// A session as its rows tell it, and the requests that were made on the way.

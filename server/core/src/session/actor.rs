@@ -255,7 +255,8 @@ impl Actor {
     /// Holds a handle of its own while there is work that nobody needs to watch. Work begins with a command,
     /// whose sender's handle is still there.
     fn keep_alive(&mut self, sender: Option<&SessionHandle>) {
-        if self.running.is_none() && self.opening == 0 && self.ends_at.is_none() {
+        let idle = self.running.is_none() && self.opening == 0 && self.retry_at.is_none();
+        if idle && self.ends_at.is_none() {
             self.alive = None;
         } else if self.alive.is_none() {
             self.alive = sender.cloned();

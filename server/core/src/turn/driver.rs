@@ -107,15 +107,15 @@ impl TurnTask {
     pub(crate) async fn compact(self) {
         let port = self.context.port.clone();
         let cancel = self.context.cancel.clone();
-        let work = async {
-            match self.prepare().await {
-                Ok(mut driver) => driver.compact_now().await,
-                Err(TurnEnd::Failed { message, .. }) => tracing::warn!(%message, "no history was summarised"),
-                Err(TurnEnd::Done { .. } | TurnEnd::Interrupted { .. }) => {}
+        let agent = self.agent.id.clone();
+        match cancel.run_until_cancelled(self.prepare()).await {
+            // It sees a cancel by itself, and counts what was used by then.
+            Some(Ok(mut driver)) => driver.compact_now().await,
+            Some(Err(TurnEnd::Failed { message: text, .. })) => {
+                port.emit(vec![Outgoing::Live(LiveEvent::Notice { agent, text })]).await;
             }
-        };
-        // What stops in the middle has stored nothing.
-        cancel.run_until_cancelled(work).await;
+            Some(Err(TurnEnd::Done { .. } | TurnEnd::Interrupted { .. })) | None => {}
+        }
         port.compacted().await;
     }
 

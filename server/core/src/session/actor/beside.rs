@@ -79,6 +79,7 @@ impl Actor {
             && self.state.title == TitleOf::FirstMessage
             && !self.asked_for_title
             && self.running.is_none()
+            && self.retry_at.is_none()
             && self.closing.is_none()
             && !self.shutdown.is_cancelled()
             && self.engines.get(&agent.id).is_some_and(|engine| engine.is_model());

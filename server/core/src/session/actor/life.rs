@@ -12,7 +12,7 @@ use crate::store::{SessionState, TitleOf};
 
 impl Actor {
     pub(super) async fn on_rename(&mut self, title: Option<String>, to: ReplyTo) {
-        if title == self.title {
+        if title == self.title && self.state.title == TitleOf::Settled {
             return self.reply(to, Answer::Done);
         }
         let events = vec![Outgoing::durable(DurableEvent::Renamed(Renamed::to(title.clone())))];

@@ -84,7 +84,11 @@ impl Actor {
             return self.refuse(to, "chat", ErrorCode::AgentNotFound, NO_AGENT);
         };
         self.stand_back();
-        let busy = self.running.is_some() || self.state.open_turns.iter().any(|turn| turn.waiting);
+        self.close_unclosed().await;
+        // A turn whose end can't be stored is ended before another begins.
+        let busy = self.running.is_some()
+            || !self.unclosed.is_empty()
+            || self.state.open_turns.iter().any(|turn| turn.waiting);
         if busy && self.state.open_turns.iter().filter(|turn| turn.waiting).count() >= MAX_QUEUED {
             let message = format!("{MAX_QUEUED} messages wait already; wait for a reply, or cancel");
             return self.refuse(to, "chat", ErrorCode::QueueFull, message);
@@ -99,7 +103,6 @@ impl Actor {
             during: self.running_reply().cloned(),
         };
         let condition = chat.client_message_id.clone().map(Condition::NewMessage);
-        self.close_unclosed().await;
         let mut next = self.state.clone();
         let open = OpenTurn { id: message.id.clone(), agent: agent.id.clone(), waiting: busy };
         next.open_turns.push(open);

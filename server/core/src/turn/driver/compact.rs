@@ -4,7 +4,7 @@
 //! it was: the next turn tries again.
 
 use super::{Driver, Outgoing};
-use crate::engine::EngineErrorKind;
+use crate::engine::{EngineErrorKind, StepRequest};
 use crate::event::{CountedStep, DurableEvent, LiveEvent, MessageStatus};
 use crate::history::{self, Keep, Past, Plan, text_of};
 use crate::spend::StepToCome;
@@ -15,8 +15,10 @@ use crate::usage::Money;
 
 /// The part of a model's window that a conversation may fill, in percent.
 const WINDOW_PERCENT: u64 = 80;
-/// The part of the limit that is kept word for word beside a summary: one in so many.
+/// The part of the room for what is said that is kept word for word beside a summary: one in so many.
 const KEPT_SHARE: u64 = 4;
+/// Less than this part of the limit is not worth a summary: one in so many.
+const WORTH_SHARE: u64 = 8;
 /// The part of the limit that the text may have from which a summary is made: one in so many.
 const TRANSCRIPT_SHARE: u64 = 2;
 /// The same after the model refused a request for its length, of the length that it refused: its limit isn't known.
@@ -45,13 +47,20 @@ impl Driver {
         let limit = self.limit();
         let mut request = self.request(tools);
         let mut length = tokens::of_request(&request);
-        if length > limit {
-            let keep = Keep::Tokens(limit / KEPT_SHARE);
+        let fixed = tokens::of_request(&StepRequest { messages: Vec::new(), ..request.clone() });
+        let room = limit.saturating_sub(fixed);
+        // Where the fixed part is most of it, a summary would not help.
+        if length > limit && length - fixed > limit / WORTH_SHARE {
+            let keep = Keep::Tokens(room / KEPT_SHARE);
             let chars = limit * CHARS_PER_TOKEN / TRANSCRIPT_SHARE;
             match self.compact(keep, chars).await {
                 Attempt::Done => {
                     request = self.request(tools);
                     length = tokens::of_request(&request);
+                    if length > limit {
+                        // Once more would not help either.
+                        self.readiness = Readiness::Failed;
+                    }
                 }
                 Attempt::NotDone => {}
                 Attempt::Cancelled => return TurnInput::Cancel { partial: Partial::default() },
@@ -81,12 +90,11 @@ impl Driver {
         if let Attempt::NotDone = self.compact(Keep::Least, chars).await
             && self.readiness == Readiness::Ready
         {
-            let agent = self.task.agent.id.clone();
             let text = match self.engine.is_model() {
                 true => "there is nothing to summarise yet",
                 false => "no model is set up, so nothing is summarised",
             };
-            self.report(&mut vec![Outgoing::Live(LiveEvent::Notice { agent, text: text.to_owned() })]).await;
+            self.notice(text.to_owned()).await;
         }
     }
 
@@ -112,7 +120,11 @@ impl Driver {
         let agent = self.task.agent.clone();
         let store = self.task.deps.store.clone();
         let past = match Past::load(store.as_ref(), self.task.identity.key, &agent.id, None).await {
-            Ok(past) => past,
+            Ok(mut past) => {
+                let turn = self.task.message.as_ref().map(|message| &message.id);
+                past.as_of(self.task.head_seq, turn);
+                past
+            }
             Err(error) => {
                 tracing::warn!(session = %self.task.identity.id, %error, "the history can't be read again");
                 return Attempt::NotDone;
@@ -135,8 +147,16 @@ impl Driver {
         let text = format!("<transcript>\n{}</transcript>\n\nWrite the summary.", plan.transcript);
         let request = side::request(history::SYSTEM, text);
         let step = StepToCome { engine: self.engine.as_ref(), request: &request, session: self.spend };
-        // Over a spending limit the reply's own call says so.
-        let Ok(hold) = self.task.deps.ledger.admit(step) else { return Attempt::NotDone };
+        let hold = match self.task.deps.ledger.admit(step) {
+            Ok(hold) => hold,
+            Err(refusal) => {
+                // The reply's own call says so.
+                if self.task.message.is_none() {
+                    self.notice(refusal.to_string()).await;
+                }
+                return Attempt::NotDone;
+            }
+        };
         let mut events = vec![self.task.thinking("summarises the conversation".to_owned())];
         self.report(&mut events).await;
         let written = side::call(&self.task, self.engine.as_ref(), request, Waits::Told).await;
@@ -170,11 +190,9 @@ impl Driver {
                 if self.task.context.port.commit(vec![event]).await {
                     return Attempt::Done;
                 }
-                self.conversation = whole;
-                return Attempt::NotDone;
             }
             self.conversation = whole;
-            tracing::info!(session = %self.task.identity.id, before, after, "a summary made nothing shorter");
+            tracing::info!(session = %self.task.identity.id, before, after, "a summary is not used");
         }
         if let Some(usage) = usage {
             // Nothing was said, but something was used.
@@ -182,11 +200,17 @@ impl Driver {
             let event = self.assistant_message(Vec::new(), model, None, MessageStatus::Failed, Some(usage));
             self.report(&mut vec![event]).await;
         }
-        let text = "the conversation could not be summarised; it goes on as it is".to_owned();
+        if self.task.context.cancel.is_cancelled() {
+            return Attempt::Cancelled;
+        }
         if matches!(attempt, Attempt::NotDone) {
-            let agent = self.task.agent.id.clone();
-            self.report(&mut vec![Outgoing::Live(LiveEvent::Notice { agent, text })]).await;
+            self.notice("the conversation could not be summarised; it goes on as it is".to_owned()).await;
         }
         attempt
+    }
+
+    async fn notice(&self, text: String) {
+        let agent = self.task.agent.id.clone();
+        self.report(&mut vec![Outgoing::Live(LiveEvent::Notice { agent, text })]).await;
     }
 }
