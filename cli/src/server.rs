@@ -96,8 +96,20 @@ impl Attached {
     /// # Errors
     /// As [`Client::connect`].
     pub(crate) async fn connect(&self, reconnect: Reconnect) -> anyhow::Result<(Client, Events)> {
+        self.open(ClientConfig::new(&self.url, reconnect)).await
+    }
+
+    /// The same to look at sessions, so that nothing begins in one.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub(crate) async fn watch(&self, reconnect: Reconnect) -> anyhow::Result<(Client, Events)> {
+        self.open(ClientConfig { watch: true, ..ClientConfig::new(&self.url, reconnect) }).await
+    }
+
+    async fn open(&self, config: ClientConfig) -> anyhow::Result<(Client, Events)> {
         let rediscover = self.again.as_ref().map(Again::rediscover);
-        Ok(Client::connect(ClientConfig { rediscover, ..ClientConfig::new(&self.url, reconnect) }).await?)
+        Ok(Client::connect(ClientConfig { rediscover, ..config }).await?)
     }
 }
 

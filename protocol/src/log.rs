@@ -41,6 +41,9 @@ pub struct Hello {
     /// The store that `lastSeq` is of, as `welcome` named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
+    /// The client only looks: no message that waits begins because it is there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
 }
 
 /// `welcome`: the answer to `hello`.

@@ -176,6 +176,7 @@ async fn a_request_that_stays_too_long_is_one_error_that_says_what_to_do() {
         let events = wired.chat("second", "error").await;
         let error = events.last().unwrap();
         assert_eq!(error["code"], "CONTEXT_OVERFLOW", "{}: {error}", row.0);
+        assert!(error["message"].as_str().unwrap().contains("begin a new session"), "{}: {error}", row.0);
         assert_eq!(events[events.len() - 2]["status"], "idle", "{}", row.0);
         assert!(wired.standin.requests().len() <= before + 3, "{}", row.0);
         // The message and the turn's end: nothing else is left of it.

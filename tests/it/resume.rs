@@ -254,6 +254,31 @@ async fn pages_of_the_log_are_bounded_and_can_be_asked_for() {
 }
 
 #[tokio::test]
+async fn what_waits_over_a_restart_does_not_begin_for_a_client_that_only_looks() {
+    let script = Script::new().step([say("one"), Beat::Gate(Gate::new())]).text("two");
+    let setup = setup(script);
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    socket.chat("s", "first").await;
+    socket.expect("token").await;
+    socket.chat("s", "second").await;
+    socket.settle("s").await;
+    server.stop().await;
+    let server = TestServer::start(&setup).await;
+    let mut watcher = server.socket().await;
+    hello(&mut watcher, json!({ "watch": true, "lastSeq": 0 })).await;
+    watcher.until("resumed").await;
+    watcher.send("s", "queue_list", json!({})).await;
+    assert_eq!(watcher.expect("queue_list_result").await["messages"].as_array().unwrap().len(), 1);
+    assert_eq!(setup.script.requests().len(), 1);
+    let mut socket = server.socket().await;
+    hello(&mut socket, json!({})).await;
+    watcher.until("done").await;
+    assert_eq!(setup.script.requests().len(), 2);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn what_waits_can_be_listed_edited_and_taken_out() {
     let gate = Gate::new();
     let script = Script::new().step([say("one"), Beat::Gate(gate.clone())]).text("two");

@@ -242,23 +242,25 @@ async fn a_turn_that_was_exported_before_its_end_gets_one() {
     socket.settle("s").await;
     let file = lines(&first, "s").await;
     gate.open();
-    let second = start(Script::new().text("answered")).await;
+    let second_script = Script::new().text("answered");
+    let second = start(second_script.clone()).await;
     assert_eq!(import(&second, file.as_bytes(), "").await.status, 201);
     let log = get(&second, "/api/sessions/s/events?live=0").await.json();
     // The title is beside the talk.
     let events = log["events"].as_array().unwrap().iter();
     let events: Vec<&Value> = events.filter(|event| event["type"] != "session_updated").collect();
     let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["user_message", "user_message", "error"]);
+    assert_eq!(kinds, ["user_message", "user_message", "error", "error"]);
     assert_eq!(events[2]["code"], "SERVER_RESTARTED");
-    // What waited goes on waiting until somebody is there.
+    let ended: Vec<&Value> = events[2..].iter().map(|event| &event["turnId"]).collect();
+    assert_eq!(ended, [&events[0]["messageId"], &events[1]["messageId"]]);
+    // What waited in a file waits no more: nothing begins that nobody here asked for.
     let mut socket = second.socket().await;
-    let mut seen = socket.join("s").await;
-    if !seen.iter().any(|event| event["type"] == "done") {
-        seen.extend(socket.until("done").await);
-    }
-    let ended = seen.iter().find(|event| event["type"] == "done").unwrap();
-    assert_eq!(ended["turnId"], events[1]["messageId"]);
+    assert!(socket.join("s").await.iter().all(|event| event["type"] != "done"));
+    assert_eq!(second_script.requests().len(), 0);
+    socket.chat("s", "three").await;
+    socket.until("done").await;
+    assert!(!format!("{:?}", second_script.requests()[0].messages).contains("two"));
     first.stop().await;
     second.stop().await;
 }

@@ -31,7 +31,11 @@ const PATHS: [&str; 7] = [
 
 /// Makes a home whose default engine is this provider's, at the stand-in.
 fn home_of((provider, model): (&str, &str), standin: &Standin, key: &str) -> Home {
-    let home = Home::bare().set("TNS_PROVIDER", provider).set("TNS_MODEL", model).set("TNS_LOG", "trace");
+    let home = Home::bare()
+        .set("TNS_TITLES", "first-message")
+        .set("TNS_PROVIDER", provider)
+        .set("TNS_MODEL", model)
+        .set("TNS_LOG", "trace");
     let variables = standin.variables(provider, &format!("{key}-{CANARY}"));
     variables.iter().fold(home, |home, (name, value)| home.set(name, value))
 }

@@ -27,12 +27,14 @@ pub struct ClientConfig {
     pub rediscover: Option<Rediscover>,
     /// How the server is reached.
     pub network: Network,
+    /// The client only looks at its sessions: no message that waits in one begins because it is there.
+    pub watch: bool,
 }
 
 impl ClientConfig {
     /// Connects to one address, and to no other one.
     pub fn new(url: impl Into<String>, reconnect: Reconnect) -> Self {
-        Self { url: url.into(), reconnect, rediscover: None, network: Network::default() }
+        Self { url: url.into(), reconnect, rediscover: None, network: Network::default(), watch: false }
     }
 }
 

@@ -65,6 +65,11 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
+    /// Makes an empty table; `watch`: of a client that only looks.
+    pub(crate) fn new(watch: bool) -> Self {
+        Self { sessions: Mutex::new(Sessions::new(watch)), ..Self::default() }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }

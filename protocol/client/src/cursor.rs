@@ -77,8 +77,8 @@ impl Follow {
         self.phase == Phase::Live
     }
 
-    /// Asks the server on a new connection.
-    pub(crate) fn hello(&mut self, id: RequestId) -> ClientMessage {
+    /// Asks the server on a new connection; `watch`: to look and nothing else.
+    pub(crate) fn hello(&mut self, id: RequestId, watch: bool) -> ClientMessage {
         self.reply = None;
         self.phase = if self.cursor.is_some() { Phase::CatchingUp } else { Phase::Joining };
         self.asked = Some(id);
@@ -87,7 +87,7 @@ impl Follow {
             None => (None, None),
         };
         let client = Program { name: "tns".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        Hello { ext: vec![EXTENSION.to_owned()], client: Some(client), last_seq, epoch }.into()
+        Hello { ext: vec![EXTENSION.to_owned()], client: Some(client), last_seq, epoch, watch }.into()
     }
 
     /// Asks the server for what follows a place, on the connection that is there.

@@ -93,12 +93,12 @@ impl Client {
     /// [`ClientError::Unreachable`] when nobody answers, [`ClientError::Refused`] when the server refuses
     /// the connection, [`ClientError::Protocol`] when the peer is no tns server.
     pub async fn connect(config: ClientConfig) -> Result<(Self, Events), ClientError> {
-        let ClientConfig { url, reconnect: policy, rediscover, network } = config;
+        let ClientConfig { url, reconnect: policy, rediscover, network, watch } = config;
         let address = Address::parse(&url)?;
         let socket = connection::open(&network, &address).await?;
         let (outbox, queue) = mpsc::channel(OUTBOX_FRAMES);
         let (sender, events) = events::channel();
-        let followed = Arc::new(Followed::default());
+        let followed = Arc::new(Followed::new(watch));
         let closing = CancellationToken::new();
         let link = connection::Link {
             queue,

@@ -67,12 +67,19 @@ pub(crate) struct Sessions {
     known: BTreeMap<SessionId, Session>,
     /// The server does not know `events.1`.
     plain: bool,
+    /// The client only looks.
+    watch: bool,
     asked: u64,
     /// Frames of this table's own to be written before anything that is queued.
     requests: Vec<String>,
 }
 
 impl Sessions {
+    /// Makes an empty table; `watch`: of a client that only looks.
+    pub(crate) fn new(watch: bool) -> Self {
+        Self { watch, ..Self::default() }
+    }
+
     /// Makes room for a session; `false` where there is none.
     pub(crate) fn admit(&mut self, session: &SessionId) -> bool {
         if self.known.contains_key(session) {
@@ -115,7 +122,7 @@ impl Sessions {
             (true, _) => joins(),
             (false, true) => {
                 known.follow = Follow::new(Some(from));
-                known.follow.hello(id.clone())
+                known.follow.hello(id.clone(), self.watch)
             }
             (false, false) => known.follow.resume(from, id.clone()),
         };
@@ -134,7 +141,7 @@ impl Sessions {
     fn hello(&mut self, session: &SessionId) -> Option<String> {
         let id = self.next_request();
         let known = self.known.get_mut(session)?;
-        Some(encode(session.clone(), Some(id.clone()), known.follow.hello(id)))
+        Some(encode(session.clone(), Some(id.clone()), known.follow.hello(id, self.watch)))
     }
 
     fn next_request(&mut self) -> RequestId {

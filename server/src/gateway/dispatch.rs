@@ -43,6 +43,8 @@ pub(crate) struct Dispatcher {
     outbox: Arc<Outbox>,
     connection: ConnectionId,
     joined: HashMap<SessionId, SessionHandle>,
+    /// Its client said that it only looks.
+    watches: bool,
 }
 
 /// Why an event was refused.
@@ -51,7 +53,7 @@ pub(crate) type Refused = (ErrorCode, String);
 impl Dispatcher {
     pub(crate) fn new(gateway: Arc<Gateway>, outbox: Arc<Outbox>) -> Self {
         let connection = gateway.connection_id();
-        Self { gateway, outbox, connection, joined: HashMap::new() }
+        Self { gateway, outbox, connection, joined: HashMap::new(), watches: false }
     }
 
     /// Asks the event's session. A refusal is answered to this connection.
@@ -141,6 +143,7 @@ impl Dispatcher {
         let Some(handle) = handle else {
             return Err((ErrorCode::SessionNotFound, format!("no session {id}")));
         };
+        let kind = if self.watches { JoinKind::Watches } else { kind };
         let join = SessionCommand::Join(self.connection, SubscriberRef(self.outbox.clone()), kind);
         handle.send(join).await.map_err(|error| (error.code(), error.to_string()))?;
         self.joined.insert(id.clone(), handle.clone());

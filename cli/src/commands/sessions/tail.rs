@@ -47,7 +47,7 @@ pub(super) async fn run(context: &Context, attached: &Attached, args: Args) -> a
     if let Some(from) = args.from {
         at.seq = from - 1;
     }
-    let (client, mut events) = attached.connect(Reconnect::Backoff).await?;
+    let (client, mut events) = attached.watch(Reconnect::Backoff).await?;
     client.join(&session, at.clone()).await?;
     loop {
         let event = match events.try_next() {

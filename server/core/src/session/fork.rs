@@ -62,9 +62,12 @@ impl Fold {
     }
 
     /// Returns what holds in a session that comes from elsewhere: as [`Self::state`], with the turns that have no end.
-    /// A file gives nobody the right to run everything unasked.
+    /// A file gives nobody the right to run everything unasked, nor to begin anything: what waited there waits no more.
     pub(crate) fn taken_in(self, now: &SessionState) -> SessionState {
         let mut state = self.whole(now);
+        for turn in &mut state.open_turns {
+            turn.waiting = false;
+        }
         if state.autonomy == AutonomyLevel::FullAuto {
             state.autonomy = AutonomyLevel::default();
         }
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_from_elsewhere_keeps_its_open_turns_and_runs_nothing_unasked() {
+    fn a_session_from_elsewhere_keeps_its_open_turns_and_begins_nothing() {
         let queued = |turn: &str| match asks(turn) {
             DurableEvent::UserMessage(message) => {
                 DurableEvent::UserMessage(UserMessage { queued: true, ..message })
@@ -152,6 +155,6 @@ mod tests {
         assert_eq!(fold.open_turns(), 2);
         let state = fold.taken_in(&SessionState::default());
         let open: Vec<_> = state.open_turns.iter().map(|turn| (turn.id.as_str(), turn.waiting)).collect();
-        assert_eq!((open, state.autonomy), (vec![("b", false), ("c", true)], AutonomyLevel::Supervised));
+        assert_eq!((open, state.autonomy), (vec![("b", false), ("c", false)], AutonomyLevel::Supervised));
     }
 }

@@ -20,7 +20,7 @@ impl Dispatcher {
         re: Option<RequestId>,
         hello: Hello,
     ) -> Result<(), Refused> {
-        let Hello { ext, client, last_seq, epoch } = hello;
+        let Hello { ext, client, last_seq, epoch, watch } = hello;
         if !ext.iter().any(|name| name == EXTENSION) {
             return Err(invalid(format!("ext names nothing that this server knows; it knows {EXTENSION}")));
         }
@@ -30,6 +30,7 @@ impl Dispatcher {
         }
         // Before it joins, so that it is never sent a frame of the other face.
         self.outbox.extend();
+        self.watches = watch;
         let kind = if last_seq.is_some() { JoinKind::Resumes } else { JoinKind::Pending };
         let handle = self.session(id, true, kind).await?;
         let send = |command| handle.try_send(command).map_err(|error| (error.code(), error.to_string()));

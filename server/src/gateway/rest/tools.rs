@@ -91,6 +91,9 @@ pub(in crate::gateway) async fn answer(
     Body(answer): Body<ToolAnswer>,
 ) -> Result<StatusCode, ApiError> {
     let tool_call_id = ToolCallId::parse(call).map_err(|error| ApiError::invalid(error.to_string()))?;
+    if answer.result.is_none() && answer.error.is_none() {
+        return Err(ApiError::invalid("give the tool's `result`, or the `error` that it ended with"));
+    }
     let handle = session(&gateway, &id).await?;
     let (call, result) = tool_result(McpResult { tool_call_id, result: answer.result, error: answer.error });
     for connection in gateway.tool_streams.of(&handle.identity().id, answer.stream.as_deref()) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tns_protocol::{AgentId, ErrorCode, MessageId};
+use tns_protocol::{AgentId, ErrorCode, MessageId, Timestamp};
 
 use super::turns::{MESSAGES, NO_AGENT};
 use super::{Actor, Running, Work};
@@ -14,6 +14,7 @@ use crate::session::{ReplyTo, Titles};
 use crate::store::{EventQuery, SessionState, TitleOf};
 use crate::text_of;
 use crate::turn::driver::TurnTask;
+use crate::usage::UsageRow;
 
 /// Messages among which the user's first one is looked for.
 const MAX_LOOKED_AT: usize = 32;
@@ -107,10 +108,17 @@ impl Actor {
     pub(super) async fn on_titled(&mut self, titled: Titled) {
         self.running = None;
         let Titled { title, step } = titled;
-        if title.is_some() || step.is_some() {
-            // A person may have named it meanwhile.
-            let free = self.state.title == TitleOf::FirstMessage;
-            let title = title.filter(|_| free).or_else(|| self.title.clone());
+        // A person may have named it meanwhile.
+        let title = title.filter(|_| self.state.title == TitleOf::FirstMessage);
+        if title.is_none() {
+            // Nothing changes, but something was used.
+            let used = DurableEvent::Renamed(Renamed { title: None, step });
+            if let Some(row) = UsageRow::of(&used, Timestamp::now())
+                && let Err(error) = self.deps.store.add_usage(row).await
+            {
+                tracing::error!(session = %self.identity.id, %error, "what a title used is not added up");
+            }
+        } else {
             let next = SessionState { title: TitleOf::Settled, ..self.state.clone() };
             let renamed = Renamed { title: title.clone(), step };
             let events = vec![Outgoing::durable(DurableEvent::Renamed(renamed))];

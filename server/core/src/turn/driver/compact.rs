@@ -41,6 +41,17 @@ enum Attempt {
     Cancelled,
 }
 
+/// Says what to do where a request stays too long.
+fn advised(mut input: TurnInput) -> TurnInput {
+    if let TurnInput::StepFailed { error, .. } = &mut input
+        && error.kind == EngineErrorKind::ContextOverflow
+    {
+        let message = error.message.trim_end_matches('.');
+        error.message = format!("{message}; begin a new session, or choose a model that takes more");
+    }
+    input
+}
+
 impl Driver {
     /// Calls the model; makes room before that where the history is long, and after it where the model says so.
     pub(super) async fn call_model(&mut self, tools: bool) -> TurnInput {
@@ -77,8 +88,8 @@ impl Driver {
         }
         let chars = length.min(limit) * CHARS_PER_TOKEN / REFUSED_SHARE;
         match self.compact(Keep::Least, chars).await {
-            Attempt::Done => self.step(self.request(tools)).await,
-            Attempt::NotDone => input,
+            Attempt::Done => advised(self.step(self.request(tools)).await),
+            Attempt::NotDone => advised(input),
             Attempt::Cancelled => TurnInput::Cancel { partial: Partial::default() },
         }
     }
@@ -171,6 +182,7 @@ impl Driver {
             Written::Failed(_) => (Attempt::NotDone, None),
             Written::Cancelled(_) => (Attempt::Cancelled, None),
         };
+        let mut why = if outcome.is_some() { "the model gave none" } else { "the model could not be asked" };
         let summary = outcome.as_ref().and_then(|outcome| history::summary(&text_of(&outcome.parts)));
         if let (Some(outcome), Some(summary)) = (outcome, summary) {
             let (agent, team) = (&self.task.agent, &self.task.team);
@@ -191,6 +203,7 @@ impl Driver {
                     return Attempt::Done;
                 }
             }
+            why = "it was no shorter than what it stands for";
             self.conversation = whole;
             tracing::info!(session = %self.task.identity.id, before, after, "a summary is not used");
         }
@@ -204,7 +217,7 @@ impl Driver {
             return Attempt::Cancelled;
         }
         if matches!(attempt, Attempt::NotDone) {
-            self.notice("the conversation could not be summarised; it goes on as it is".to_owned()).await;
+            self.notice(format!("no summary of the conversation: {why}; it goes on as it is")).await;
         }
         attempt
     }
