@@ -14,7 +14,6 @@ use tns_tests::standin::{
     VOICE_PROVIDER,
 };
 use tns_tests::{TestServer, http};
-use tokio::net::TcpListener;
 
 use crate::setup;
 
@@ -127,7 +126,8 @@ async fn elevenlabs_says_a_used_up_plan_and_a_busy_service_with_other_statuses()
 
 #[tokio::test]
 async fn where_nobody_listens_is_an_outage() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let held = tns_tests::Nobody::new();
+    let nobody = held.address();
     for provider in providers() {
         let name = provider.to_ascii_uppercase().replace('-', "_");
         let address = (format!("PROVIDER_BASE_URL_{name}"), format!("http://{nobody}"));

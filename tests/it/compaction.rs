@@ -1,12 +1,12 @@
 //! A history that grows too long: what stands for its older part, and what becomes of one that nothing can cure.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tns_server_core::message::{ModelRole, Note, Part};
 use tns_server_core::scripted::{Beat, Gate, Script};
 use tns_server_core::turn::TurnLimits;
 use tns_tests::socket::{of_type, types};
 use tns_tests::standin::{Fault, GOOD_KEY, PROVIDERS, Plan};
-use tns_tests::{Setup, Socket, TestServer, session};
+use tns_tests::{Setup, TestServer, session};
 
 use crate::wired::Wired;
 use crate::{say, setup, write_file};
@@ -35,27 +35,15 @@ fn words(script: &Script, at: usize) -> Vec<String> {
         .collect()
 }
 
-async fn extended(server: &TestServer) -> Socket {
-    let mut socket = server.socket().await;
-    socket.send("s", "hello", json!({ "ext": ["events.1"] })).await;
-    socket.expect("welcome").await;
-    socket
-}
-
-async fn turn(socket: &mut Socket, words: &str) -> Vec<Value> {
-    socket.chat("s", words).await;
-    socket.until("done").await
-}
-
 #[tokio::test]
 async fn a_long_history_is_summarised_before_a_reply_and_stays_so_over_a_restart() {
     let script =
         Script::new().text("first answer").text("a summary of all").text("second answer").text("third");
     let setup = small(script.clone());
     let server = TestServer::start(&setup).await;
-    let mut socket = extended(&server).await;
-    turn(&mut socket, &format!("long: {}", "x".repeat(LONG))).await;
-    let events = turn(&mut socket, "and now?").await;
+    let mut socket = server.extended("s").await;
+    socket.turn("s", &format!("long: {}", "x".repeat(LONG))).await;
+    let events = socket.turn("s", "and now?").await;
     let compaction = &of_type(&events, "compaction")[0];
     let (before, after) =
         (compaction["tokensBefore"].as_u64().unwrap(), compaction["tokensAfter"].as_u64().unwrap());
@@ -72,8 +60,8 @@ async fn a_long_history_is_summarised_before_a_reply_and_stays_so_over_a_restart
     assert_eq!(script.requests()[2].messages[0].role, ModelRole::User);
     server.stop().await;
     let server = TestServer::start(&setup).await;
-    let mut socket = extended(&server).await;
-    turn(&mut socket, "still?").await;
+    let mut socket = server.extended("s").await;
+    socket.turn("s", "still?").await;
     let seen = words(&script, 3);
     assert_eq!(seen[1..], ["and now?", "second answer", "still?"]);
     // People read the whole log all the same.
@@ -91,9 +79,9 @@ async fn a_reply_that_grows_too_long_is_summarised_between_two_of_its_steps() {
         .text("what was done")
         .text("finished");
     let server = TestServer::start(&small(script.clone())).await;
-    let mut socket = extended(&server).await;
+    let mut socket = server.extended("s").await;
     socket.send("s", "set_autonomy", json!({ "level": "FULL_AUTO" })).await;
-    let events = turn(&mut socket, "write both").await;
+    let events = socket.turn("s", "write both").await;
     assert_eq!(of_type(&events, "compaction").len(), 1);
     let seen = words(&script, 3);
     assert!(seen[0].ends_with("what was done") && seen[1] == "write both", "{seen:?}");
@@ -107,14 +95,14 @@ async fn a_reply_that_grows_too_long_is_summarised_between_two_of_its_steps() {
 async fn an_empty_summary_replaces_nothing_and_the_next_turn_tries_again() {
     let script = Script::new().text("first").text("  ").text("second").text("the summary").text("third");
     let server = TestServer::start(&small(script.clone())).await;
-    let mut socket = extended(&server).await;
-    turn(&mut socket, &"x".repeat(LONG)).await;
-    let events = turn(&mut socket, "more").await;
+    let mut socket = server.extended("s").await;
+    socket.turn("s", &"x".repeat(LONG)).await;
+    let events = socket.turn("s", "more").await;
     assert!(of_type(&events, "compaction").is_empty());
     assert_eq!(of_type(&events, "notice").len(), 1);
     assert_eq!(words(&script, 2).last().unwrap(), "more");
     assert!(words(&script, 2)[0].starts_with("xxx"));
-    let events = turn(&mut socket, "again").await;
+    let events = socket.turn("s", "again").await;
     assert_eq!(of_type(&events, "compaction").len(), 1);
     assert!(words(&script, 4)[0].ends_with("the summary"));
     server.stop().await;
@@ -125,8 +113,8 @@ async fn a_cancel_stops_a_summary_at_once_and_leaves_the_history_as_it_was() {
     let gate = Gate::new();
     let script = Script::new().text("first").step([Beat::Gate(gate)]).text("the summary").text("next");
     let server = TestServer::start(&small(script.clone())).await;
-    let mut socket = extended(&server).await;
-    turn(&mut socket, &"x".repeat(LONG)).await;
+    let mut socket = server.extended("s").await;
+    socket.turn("s", &"x".repeat(LONG)).await;
     socket.chat("s", "more").await;
     loop {
         let state = socket.expect("agent_state").await;
@@ -137,7 +125,7 @@ async fn a_cancel_stops_a_summary_at_once_and_leaves_the_history_as_it_was() {
     socket.send("s", "cancel", json!({})).await;
     let events = socket.until("interrupted").await;
     assert!(of_type(&events, "compaction").is_empty());
-    let events = turn(&mut socket, "and?").await;
+    let events = socket.turn("s", "and?").await;
     assert_eq!(of_type(&events, "compaction").len(), 1);
     server.stop().await;
 }
@@ -219,11 +207,11 @@ async fn a_history_is_summarised_when_somebody_asks_and_not_while_a_reply_is_wri
         .step([say("third"), Beat::Gate(gate.clone())])
         .text("fourth");
     let server = TestServer::start(&setup(script.clone())).await;
-    let mut socket = extended(&server).await;
+    let mut socket = server.extended("s").await;
     socket.send("s", "compact", json!({})).await;
     assert!(socket.expect("notice").await["message"].as_str().unwrap().contains("nothing to summarise"));
-    turn(&mut socket, &"x".repeat(LONG)).await;
-    turn(&mut socket, "more").await;
+    socket.turn("s", &"x".repeat(LONG)).await;
+    socket.turn("s", "more").await;
     socket.send("s", "compact", json!({})).await;
     socket.expect("compaction").await;
     while socket.expect("agent_state").await["status"] != "idle" {}
@@ -246,9 +234,9 @@ async fn a_history_is_summarised_when_somebody_asks_and_not_while_a_reply_is_wri
 async fn a_summary_that_is_asked_for_stops_on_cancel_and_lets_the_next_message_wait() {
     let script = Script::new().text("first").text("second").step([Beat::Gate(Gate::new())]).text("third");
     let server = TestServer::start(&setup(script.clone())).await;
-    let mut socket = extended(&server).await;
-    turn(&mut socket, &"x".repeat(LONG)).await;
-    turn(&mut socket, "more").await;
+    let mut socket = server.extended("s").await;
+    socket.turn("s", &"x".repeat(LONG)).await;
+    socket.turn("s", "more").await;
     socket.send("s", "compact", json!({})).await;
     while socket.expect("agent_state").await["detail"] != "summarises the conversation" {}
     socket.chat("s", "waits").await;

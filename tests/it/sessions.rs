@@ -7,16 +7,9 @@ use tns_protocol::rest::CreateSession;
 use tns_server_core::scripted::{Beat, Gate, Script};
 use tns_server_core::store::{DocumentStore, LOCAL_PRINCIPAL, SearchQuery, Store};
 use tns_tests::socket::{of_type, text};
-use tns_tests::{Setup, Socket, TestServer, session};
+use tns_tests::{Setup, TestServer, session};
 
 use crate::{say, setup, start};
-
-async fn extended(server: &TestServer, id: &str) -> Socket {
-    let mut socket = server.socket().await;
-    socket.send(id, "hello", json!({ "ext": ["events.1"] })).await;
-    socket.expect("welcome").await;
-    socket
-}
 
 async fn titles(server: &TestServer) -> Vec<Option<String>> {
     let list = server.rest().sessions(None, None).await.unwrap();
@@ -27,7 +20,7 @@ async fn titles(server: &TestServer) -> Vec<Option<String>> {
 async fn a_session_is_renamed_for_everybody_and_after_a_restart() {
     let setup = setup(Script::new());
     let server = TestServer::start(&setup).await;
-    let (mut one, mut two) = (extended(&server, "s").await, extended(&server, "s").await);
+    let (mut one, mut two) = (server.extended("s").await, server.extended("s").await);
     one.send("s", "session_rename", json!({ "title": "  The checkout " })).await;
     for socket in [&mut one, &mut two] {
         let updated = socket.expect("session_updated").await;
@@ -41,7 +34,7 @@ async fn a_session_is_renamed_for_everybody_and_after_a_restart() {
     server.stop().await;
     let server = TestServer::start(&setup).await;
     assert_eq!(titles(&server).await, [Some("The checkout".to_owned())]);
-    let mut socket = extended(&server, "s").await;
+    let mut socket = server.extended("s").await;
     socket.send("s", "session_rename", json!({ "title": null })).await;
     assert_eq!(socket.expect("session_updated").await.get("title"), None);
     assert_eq!(titles(&server).await, [None]);
@@ -52,7 +45,7 @@ async fn a_session_is_renamed_for_everybody_and_after_a_restart() {
 async fn deleting_ends_what_runs_and_leaves_nothing() {
     let setup = setup(Script::new().step([say("secret words"), Beat::Gate(Gate::new())]));
     let server = TestServer::start(&setup).await;
-    let mut socket = extended(&server, "s").await;
+    let mut socket = server.extended("s").await;
     socket.send("s", "kb_add", json!({ "content": "a secret document" })).await;
     socket.expect("kb_added").await;
     socket.chat("s", "a secret question").await;
@@ -78,7 +71,7 @@ async fn a_fork_has_the_log_up_to_its_place_and_goes_on_by_itself() {
     let script = Script::new().text("one").text("two").text("three");
     let setup = setup(script);
     let server = TestServer::start(&setup).await;
-    let mut socket = extended(&server, "s").await;
+    let mut socket = server.extended("s").await;
     socket.send("s", "session_rename", json!({ "title": "first" })).await;
     for words in ["a", "b"] {
         socket.chat("s", words).await;
@@ -110,7 +103,7 @@ async fn a_fork_has_the_log_up_to_its_place_and_goes_on_by_itself() {
 #[tokio::test]
 async fn feedback_is_kept_beside_the_message_and_can_be_taken_back() {
     let server = start(Script::new().text("hi")).await;
-    let mut socket = extended(&server, "s").await;
+    let mut socket = server.extended("s").await;
     socket.chat("s", "hello").await;
     let events = socket.until("done").await;
     let id = of_type(&events, "assistant_message")[0]["messageId"].clone();
@@ -133,7 +126,7 @@ async fn a_temporary_session_works_is_in_no_list_and_leaves_nothing_on_disk() {
     let body = CreateSession { id: Some(session("t")), temp: true, ..CreateSession::default() };
     let made = server.rest().create_session(body).await.unwrap();
     assert!(made.temp);
-    let mut socket = extended(&server, "t").await;
+    let mut socket = server.extended("t").await;
     socket.send("t", "kb_add", json!({ "content": "only here" })).await;
     socket.expect("kb_added").await;
     socket.send("t", "kb_search", json!({ "query": "here" })).await;

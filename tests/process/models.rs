@@ -9,7 +9,6 @@ use nix::sys::signal::Signal;
 use sha2::{Digest as _, Sha256};
 use tns_tests::downloads::{Downloads, Served};
 use tns_tests::standin::{BAD_KEY, GOOD_KEY, Standin};
-use tokio::net::TcpListener;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -321,7 +320,8 @@ async fn ollama_pulls_a_model_and_each_end_has_its_exit_code() {
     assert!(refused.complaints()[0].contains("check OLLAMA_API_KEY"), "{refused:?}");
     let missing = home.run(&["run", "--provider", "ollama", "--model", "tiny:1b", "x"]).await;
     assert!(missing.complaints()[0].contains("`tns models pull --ollama tiny:1b`"), "{missing:?}");
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let held = tns_tests::Nobody::new();
+    let nobody = held.address();
     let home = Home::new().set("PROVIDER_BASE_URL_OLLAMA", &format!("http://{nobody}"));
     let unreachable = pull(&home, &["--ollama", "tiny:1b"]).await;
     assert_eq!(unreachable.code, Some(3), "{unreachable:?}");

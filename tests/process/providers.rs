@@ -4,7 +4,6 @@
 use serde_json::json;
 use tns_tests::http;
 use tns_tests::standin::{BAD_KEY, BROKE_KEY, GOOD_KEY, OUTAGE_KEY, Standin};
-use tokio::net::TcpListener;
 
 use crate::binary::Home;
 
@@ -77,7 +76,8 @@ async fn a_check_tells_what_is_wrong_with_each_in_one_line_and_ends_with_4() {
 
 #[tokio::test]
 async fn a_provider_that_can_not_be_reached_is_an_outage_even_where_it_is_the_default() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let held = tns_tests::Nobody::new();
+    let nobody = held.address();
     let home = Home::bare().set("PROVIDER_BASE_URL_OPENAI_COMPATIBLE", &format!("http://{nobody}/v1"));
     let check = home.run(&["providers", "check"]).await;
     assert_eq!(check.code, Some(4), "{check:?}");

@@ -8,7 +8,6 @@ use serde_json::json;
 use tns_tests::http;
 use tns_tests::socket::text;
 use tns_tests::standin::{BAD_KEY, Fault, GOOD_KEY, PROVIDERS, Plan, Standin};
-use tokio::net::TcpListener;
 
 use crate::binary::{Home, processes_with, until};
 
@@ -121,7 +120,8 @@ async fn assert_key_is_unsaid(row: (&'static str, &str)) {
         assert!(!format!("{} {}", request.path, request.body).contains(CANARY), "{request:?}");
     }
 
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let held = tns_tests::Nobody::new();
+    let closed = held.address();
     let (name, _) = &standin.variables(provider, GOOD_KEY)[0];
     let home = home_of(row, &standin, GOOD_KEY).set(name, &format!("http://user:{CANARY}@{closed}/{CANARY}"));
     // Ollama is asked for its models before the server is there, which then says so instead.

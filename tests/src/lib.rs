@@ -14,10 +14,12 @@ pub mod standin;
 pub mod store_suite;
 pub mod troubled_store;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tempfile::TempDir;
 use tns_client::Rest;
 use tns_protocol::SessionId;
@@ -31,6 +33,7 @@ use tns_server_core::scripted::{SCRIPTED, Script, ScriptedEngines};
 use tns_server_core::store::{DocumentStore, Store};
 use tns_server_engines::{Catalogue, EngineConfig};
 use tns_server_knowledge::KnowledgeEngine;
+use tokio::net::TcpSocket;
 
 pub use socket::Socket;
 
@@ -59,6 +62,29 @@ pub struct Setup {
     pub catalogue: Arc<Catalogue>,
     /// The program that runs shell commands.
     pub exec_helper: PathBuf,
+}
+
+/// An address of this machine where nothing listens, held so that nothing else comes to listen there.
+pub struct Nobody(TcpSocket);
+
+impl Nobody {
+    /// Takes a free port.
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Self(socket)
+    }
+
+    /// Returns where nobody answers.
+    pub fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+}
+
+impl Default for Nobody {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Setup {
@@ -162,6 +188,14 @@ impl TestServer {
     /// Opens a bare `/chat` socket.
     pub async fn socket(&self) -> Socket {
         Socket::connect(self.address()).await
+    }
+
+    /// Opens a socket that has said hello in a session, so that it is sent every event.
+    pub async fn extended(&self, session: &str) -> Socket {
+        let mut socket = self.socket().await;
+        socket.send(session, "hello", json!({ "ext": ["events.1"] })).await;
+        socket.expect("welcome").await;
+        socket
     }
 
     /// Returns the REST calls.

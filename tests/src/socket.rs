@@ -86,6 +86,12 @@ impl Socket {
         }
     }
 
+    /// Says something and returns the events up to the end of its turn.
+    pub async fn turn(&mut self, session: &str, words: &str) -> Vec<Value> {
+        self.chat(session, words).await;
+        self.until("done").await
+    }
+
     /// Returns every event up to the first of this type, that one included.
     pub async fn until(&mut self, type_name: &str) -> Vec<Value> {
         let mut events = Vec::new();

@@ -16,6 +16,11 @@ pub(crate) fn of_parts(parts: &[Part]) -> u64 {
     parts.iter().map(chars).sum::<u64>() / CHARS_PER_TOKEN
 }
 
+/// Estimates what is said in a request.
+pub(crate) fn of_messages(messages: &[ModelMessage]) -> u64 {
+    messages.iter().map(message_chars).sum::<u64>() / CHARS_PER_TOKEN
+}
+
 /// Estimates a whole request: the system prompt, the tools on offer, and what is said.
 pub(crate) fn of_request(request: &StepRequest) -> u64 {
     let tools = request.tools.iter().map(|tool| count(&tool.description) + count(&tool.schema.to_string()));

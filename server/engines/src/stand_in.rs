@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -105,7 +105,12 @@ impl StandIn {
 
 /// Returns an address of this machine where nothing listens.
 pub(crate) async fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let address = socket.local_addr().unwrap();
+    // Held as long as the process lives, so that no other test comes to listen there.
+    std::mem::forget(socket);
+    address
 }
 
 async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {

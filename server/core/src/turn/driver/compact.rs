@@ -4,7 +4,7 @@
 //! it was: the next turn tries again.
 
 use super::{Driver, Outgoing};
-use crate::engine::{EngineErrorKind, StepRequest};
+use crate::engine::EngineErrorKind;
 use crate::event::{CountedStep, DurableEvent, LiveEvent, MessageStatus};
 use crate::history::{self, Keep, Past, Plan, text_of};
 use crate::spend::StepToCome;
@@ -58,10 +58,10 @@ impl Driver {
         let limit = self.limit();
         let mut request = self.request(tools);
         let mut length = tokens::of_request(&request);
-        let fixed = tokens::of_request(&StepRequest { messages: Vec::new(), ..request.clone() });
-        let room = limit.saturating_sub(fixed);
-        // Where the fixed part is most of it, a summary would not help.
-        if length > limit && length - fixed > limit / WORTH_SHARE {
+        let said = tokens::of_messages(&request.messages);
+        // Where what is said is little of it, a summary would not help.
+        if length > limit && said > limit / WORTH_SHARE {
+            let room = limit.saturating_sub(length - said);
             let keep = Keep::Tokens(room / KEPT_SHARE);
             let chars = limit * CHARS_PER_TOKEN / TRANSCRIPT_SHARE;
             match self.compact(keep, chars).await {
@@ -101,9 +101,10 @@ impl Driver {
         if let Attempt::NotDone = self.compact(Keep::Least, chars).await
             && self.readiness == Readiness::Ready
         {
-            let text = match self.engine.is_model() {
-                true => "there is nothing to summarise yet",
-                false => "no model is set up, so nothing is summarised",
+            let text = if self.engine.is_model() {
+                "there is nothing to summarise yet"
+            } else {
+                "no model is set up, so nothing is summarised"
             };
             self.notice(text.to_owned()).await;
         }
