@@ -8,6 +8,8 @@
 //! * What is acknowledged is on the disk: write-ahead log, flushed at every commit.
 //! * What is erased is not: freed space is overwritten, terms leave the index, and the log file is emptied before
 //!   a deletion is acknowledged, or within seconds where a reader still needs it.
+//! * The index of messages follows a second after the last write; until then a search reads them from the log. One
+//!   that is damaged holds up no write, and is made anew.
 //! * An upgrade is one transaction, whole or not at all. It makes the index of messages empty but for titles; the
 //!   messages that were there are added while nothing else waits, 200 a step, the newest first, also over
 //!   restarts. Until then a search says that it is not complete. So an upgrade takes no longer than its tables.

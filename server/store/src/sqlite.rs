@@ -6,6 +6,7 @@ mod connection;
 mod document;
 mod drafts;
 mod error;
+mod index;
 mod inspect;
 mod log;
 mod migrate;
@@ -54,6 +55,10 @@ use writer::{Work, Write, Writer};
 /// How long a write waits, from its call on, while another process holds the store.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long nothing is written before the index of messages follows: the events of a turn come together, and none
+/// of them should wait for a flush that is not its own.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// What a test sets differently.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
@@ -61,6 +66,8 @@ pub(crate) struct Options {
     busy_timeout: Duration,
     /// Most pages (of 4 KiB) that the file may have; beyond, the disk counts as full. `None`: no limit.
     max_pages: Option<u32>,
+    /// How long nothing is written before the index of messages follows.
+    quiet: Duration,
     /// Lets one of the writer's own statements fail.
     #[cfg(test)]
     failing: writer::Failing,
@@ -71,6 +78,7 @@ impl Default for Options {
         Self {
             busy_timeout: BUSY_TIMEOUT,
             max_pages: None,
+            quiet: QUIET,
             #[cfg(test)]
             failing: writer::Failing::default(),
         }

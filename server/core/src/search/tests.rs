@@ -95,3 +95,42 @@ fn a_short_text_with_the_word_often_comes_first_and_age_weakens() {
     assert_eq!(names, ["often", "short", "old", "long"]);
     assert!(ranked.iter().all(|ranked| ranked.score.is_finite() && ranked.score > 0.0));
 }
+
+#[test]
+fn what_may_not_be_in_a_stored_text_is_not_found_in_it() {
+    let long = "a".repeat(200);
+    for text in ["foo_bar\n\"Baz\" \t x2", "Größe café ＧＰＵ", "小貓在屋頂上曬太陽", "K ℡ ﬁn", "", &long]
+    {
+        let stored = serde_json::to_string(&[text]).unwrap();
+        for question in [
+            "foo_bar",
+            "BAZ",
+            "baz ",
+            "nbaz",
+            "x",
+            "x2",
+            "grosse",
+            "cafe",
+            "gpu",
+            "曬太陽",
+            "頂",
+            "k",
+            "tel",
+            "fin",
+            "q",
+            &long,
+        ] {
+            let question = Question::parse(question);
+            assert!(
+                question.may_be_in(&stored) || question.find_in(text).is_none(),
+                "{question:?} in {text}"
+            );
+        }
+    }
+    let stored = serde_json::to_string("one Two").unwrap();
+    for (question, may) in
+        [("two on", true), ("three", false), ("two thre", false), ("tw ", true), ("größe", false)]
+    {
+        assert_eq!(Question::parse(question).may_be_in(&stored), may, "{question}");
+    }
+}

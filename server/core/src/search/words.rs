@@ -175,6 +175,17 @@ impl Question {
         self.pieces.is_empty()
     }
 
+    /// Whether a text may be found in what it is stored as, without reading that: JSON, or anything else that keeps
+    /// letters and digits as they are. Where this says no, [`Question::find_in`] finds nothing.
+    pub fn may_be_in(&self, stored: &str) -> bool {
+        if !stored.is_ascii() {
+            return true;
+        }
+        // An ASCII text has no other terms than the runs of letters and digits in it.
+        let stored = stored.to_ascii_lowercase();
+        self.terms().all(|term| stored.contains(term.text))
+    }
+
     /// Returns all terms; a message without one of them need not be looked at.
     pub fn terms(&self) -> impl Iterator<Item = Term<'_>> {
         self.pieces.iter().flat_map(|piece| {

@@ -9,7 +9,6 @@ use tns_server_core::store::{Append, Appended, Condition, Place, SessionKey, Sto
 use tns_server_core::usage::UsageRow;
 
 use super::error::{Fault, failed};
-use super::search::{Change, terms_of};
 use super::session::{self, EncodedState};
 use super::writer::{Work, Write};
 use super::{document, signed, unsigned, usage};
@@ -30,7 +29,6 @@ pub(super) struct EncodedEvent {
     pub(super) client_message_id: Option<ClientMessageId>,
     pub(super) decided: Option<Decided>,
     pub(super) body: String,
-    terms: Option<String>,
     /// What a step adds to the sums. A copy of it adds nothing.
     usage: Option<UsageRow>,
 }
@@ -49,10 +47,7 @@ impl AppendEvents {
             events: append
                 .events
                 .iter()
-                .map(|new| {
-                    let terms = terms_of(&new.event);
-                    Ok(EncodedEvent { terms, ..EncodedEvent::encode(new.turn.as_ref(), &new.event)? })
-                })
+                .map(|new| EncodedEvent::encode(new.turn.as_ref(), &new.event))
                 .collect::<Result<_, StoreError>>()?,
             state: append.state.as_ref().map(EncodedState::encode).transpose()?,
             title: append.title,
@@ -113,9 +108,6 @@ impl Work for AppendEvents {
         let mut places = Vec::with_capacity(self.events.len());
         for (event, seq) in self.events.iter().zip(unsigned(session.seq) + 1..) {
             let place = self.insert(write, event, seq, at)?;
-            if let Some(terms) = &event.terms {
-                write.search.push(Change::message(place.gseq, &session.principal, terms));
-            }
             if let Some(row) = &event.usage {
                 usage::add(write.connection, Some(self.session), row)?;
             }
@@ -138,7 +130,7 @@ impl Work for AppendEvents {
 }
 
 impl EncodedEvent {
-    /// Encodes an event, but for what finds it.
+    /// Encodes an event.
     pub(super) fn encode(turn: Option<&MessageId>, event: &DurableEvent) -> Result<Self, StoreError> {
         let body =
             serde_json::to_string(event).map_err(|error| failed(format!("write an event: {error}")))?;
@@ -158,7 +150,6 @@ impl EncodedEvent {
             client_message_id,
             decided,
             body,
-            terms: None,
             usage: UsageRow::of(event, Timestamp::now()),
         })
     }

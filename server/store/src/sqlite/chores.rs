@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::error::Fault;
-use super::search;
+use super::index;
 
 /// Events of an import that one step throws away.
 const PURGED_EVENTS: i64 = 500;
@@ -24,7 +24,7 @@ pub(super) fn step(connection: &Connection) -> Result<Left, Fault> {
         purge(connection, import)?;
         return Ok(Left::SomeErased);
     }
-    Ok(if search::fill(connection)? { Left::Some } else { Left::Nothing })
+    Ok(if index::fill(connection)? { Left::Some } else { Left::Nothing })
 }
 
 /// Marks the imports that another run of the program did not finish.

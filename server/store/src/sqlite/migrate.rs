@@ -7,13 +7,14 @@ use tns_server_core::store::StoreError;
 use uuid::Uuid;
 
 use super::error::{Fault, failed};
-use super::search;
+use super::index;
 
 /// The steps; the number of steps done is kept in the file's `user_version`.
-const MIGRATIONS: [Step; 3] = [
+const MIGRATIONS: [Step; 4] = [
     Step { sql: include_str!("../migrations/0001_first.sql"), then: None },
     Step { sql: include_str!("../migrations/0002_usage.sql"), then: None },
-    Step { sql: include_str!("../migrations/0003_history.sql"), then: Some(search::add_titles) },
+    Step { sql: include_str!("../migrations/0003_history.sql"), then: None },
+    Step { sql: include_str!("../migrations/0004_blocks.sql"), then: Some(index::add_titles) },
 ];
 
 /// How many steps this program knows.
@@ -21,7 +22,7 @@ pub(super) const KNOWN: usize = MIGRATIONS.len();
 
 /// Steps of a store that has no index of its messages yet.
 #[cfg(test)]
-pub(super) const BEFORE_SEARCH: usize = KNOWN - 1;
+pub(super) const BEFORE_SEARCH: usize = 2;
 
 /// A step: statements, then what SQL can't do.
 struct Step {

@@ -13,9 +13,9 @@ use tns_server_core::store::{
 use uuid::Uuid;
 
 use super::error::{Fault, failed};
-use super::search::{Change, Direction};
+use super::index::{self, Change, Direction};
 use super::writer::{Company, Work, Write};
-use super::{document, search, unsigned};
+use super::{document, unsigned};
 
 /// Version of the stored form of [`SessionState`]. A field is only ever added, with a default.
 const STATE_VERSION: i64 = 1;
@@ -109,7 +109,7 @@ pub(super) fn insert(
     let key = SessionKey(write.connection.last_insert_rowid());
     state.write(write.connection, key)?;
     if let Some(title) = &new.title {
-        write.search.push(Change::title(key, &new.principal, title, Direction::In));
+        write.titles.push(Change::title(key, &new.principal, title, Direction::In));
     }
     Ok(SessionRecord {
         key,
@@ -138,7 +138,7 @@ impl Work for DeleteSession {
             Err(Fault::Store(StoreError::NoSession)) => return Ok(false),
             other => other?,
         };
-        search::forget_session(write.connection, self.0, &session)?;
+        index::forget_session(write, self.0, &session)?;
         document::remove_all(write, &Collection::Session(self.0))?;
         // What is left of imports may hold the same text.
         write.connection.prepare_cached("DELETE FROM imports WHERE dead")?.execute([])?;
@@ -160,7 +160,7 @@ pub(super) fn rename(
         .prepare_cached("UPDATE sessions SET title = ?2 WHERE pk = ?1")?
         .execute(params![key.0, title])?;
     for (title, direction) in [(session.title.as_deref(), Direction::Out), (title, Direction::In)] {
-        write.search.extend(title.map(|title| Change::title(key, &session.principal, title, direction)));
+        write.titles.extend(title.map(|title| Change::title(key, &session.principal, title, direction)));
     }
     Ok(())
 }

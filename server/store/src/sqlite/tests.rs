@@ -2,7 +2,7 @@
 
 mod damage;
 mod erasing;
-mod filling;
+mod indexing;
 mod inspection;
 mod opening;
 mod pressure;
@@ -10,6 +10,7 @@ mod trouble;
 mod usage;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -23,6 +24,7 @@ use tns_server_core::store::{
     NewSession, OpenTurn, Place, SessionKey, SessionRecord, SessionState, Store, StoreError, StoredEvent,
 };
 
+use super::index::Block;
 use super::{Options, SqliteStore};
 
 /// A folder for one store.
@@ -47,6 +49,40 @@ impl Folder {
 
     fn open_with(&self, options: &Options) -> SqliteStore {
         SqliteStore::open(&self.file(), options).unwrap()
+    }
+
+    /// Opens it so that the index of messages follows at once.
+    fn open_following(&self) -> SqliteStore {
+        self.open_with(&Options { quiet: Duration::ZERO, ..Options::default() })
+    }
+
+    /// Waits until the index has all messages.
+    async fn indexed(&self) {
+        let behind =
+            "SELECT (SELECT max(gseq) FROM events) > (SELECT value + 0 FROM meta WHERE key = 'search_to')
+             OR (SELECT value + 0 FROM meta WHERE key = 'search_from')";
+        let stranger = self.stranger();
+        while stranger.query_row(behind, [], |row| row.get(0)).unwrap() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// How many rows of the index have a word, in any block.
+    fn rows_with(&self, word: &str) -> i64 {
+        let stranger = self.stranger();
+        let last = stranger.query_row("SELECT max(gseq) FROM events", [], |row| row.get(0)).unwrap();
+        let mut count = 0;
+        let mut block = Some(Block::of(super::unsigned(last)));
+        while let Some(this) = block {
+            let mut term = String::new();
+            this.push_term(word, &mut term);
+            let count_sql = "SELECT count(*) FROM search WHERE search MATCH ?1";
+            let rows: i64 = stranger.query_row(count_sql, [format!("\"{term}\"")], |row| row.get(0)).unwrap();
+            count += rows;
+            block = this.before();
+        }
+        stranger.execute("INSERT INTO search (search) VALUES ('integrity-check')", []).unwrap();
+        count
     }
 
     /// Another process, as far as SQLite can tell.

@@ -17,7 +17,7 @@ use super::append::EncodedEvent;
 use super::error::{Fault, failed};
 use super::session::{self, EncodedState};
 use super::writer::{Company, Work, Write};
-use super::{document, log, search, signed, unsigned};
+use super::{document, log, signed, unsigned};
 
 /// Makes a session with a copy of the beginning of another's log.
 pub(super) struct ForkSession {
@@ -141,13 +141,12 @@ fn name_copies(
     Ok(())
 }
 
-/// Gives the session the head of its copied log and adds its messages to the index.
+/// Gives the session the head of its copied log.
 fn complete(write: &mut Write<'_>, made: SessionRecord, head_seq: Seq) -> Result<SessionRecord, Fault> {
     write
         .connection
         .prepare_cached("UPDATE sessions SET head_seq = ?2 WHERE pk = ?1")?
         .execute(params![made.key.0, signed(head_seq)])?;
-    search::add_session(write.connection, made.key, &made.principal)?;
     Ok(SessionRecord { head_seq, ..made })
 }
 

@@ -4,8 +4,9 @@
 //! A work that fails is undone alone, by its savepoint. A transaction that fails acknowledges nothing
 //! of its group, and the next group starts afresh.
 //!
-//! What finds messages is written once a group, before its commit: the index pays by the transaction. While
-//! nothing waits, chores are done in small steps.
+//! What finds titles is written once a group, before its commit: the index pays by the transaction. What finds
+//! messages follows when nothing was written for a while, or in a group that would leave the index too far behind.
+//! While nothing waits, chores are done in small steps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,8 +20,8 @@ use tokio::sync::oneshot;
 
 use super::chores::Left;
 use super::error::{Fault, from_io, stopped};
-use super::search::Change;
-use super::{Numbers, Options, Shared, chores, search};
+use super::index::{Change, Covered, MAX_BEHIND};
+use super::{Numbers, Options, Shared, chores, index};
 
 /// Writes that may wait; full → [`StoreError::Busy`] at once.
 pub(super) const WRITE_QUEUE: usize = 1024;
@@ -31,7 +32,6 @@ const GROUP: usize = 256;
 const SCRUB_WAIT: Duration = Duration::from_millis(200);
 /// How soon emptying the log file is tried again.
 const SCRUB_AGAIN: Duration = Duration::from_secs(1);
-
 /// Something to be written.
 pub(super) trait Work: Send + 'static {
     /// What it gives back once it is committed.
@@ -61,8 +61,8 @@ pub(super) struct Write<'a> {
     pub(super) connection: &'a Connection,
     /// The next places.
     pub(super) numbers: &'a mut Numbers,
-    /// What the index is told before the commit.
-    pub(super) search: &'a mut Vec<Change>,
+    /// What the index is told of titles before the commit.
+    pub(super) titles: &'a mut Vec<Change>,
 }
 
 /// The handle to the thread. Dropped, it waits until everything that was handed over is written.
@@ -79,6 +79,7 @@ impl Writer {
         shared: Arc<Shared>,
         options: &Options,
     ) -> Result<Self, StoreError> {
+        let indexed = Covered::read(&connection)?.to;
         let (sender, jobs) = sync_channel(WRITE_QUEUE);
         let owner = Owner {
             connection,
@@ -87,7 +88,11 @@ impl Writer {
             busy_timeout: options.busy_timeout,
             jobs,
             held: None,
-            search: Vec::new(),
+            titles: Vec::new(),
+            indexed,
+            follow_at: (indexed < numbers.last_gseq).then(|| Instant::now() + options.quiet),
+            quiet: options.quiet,
+            index_damaged: false,
             chores: Chores::Waiting,
             unscrubbed: None,
             #[cfg(test)]
@@ -182,8 +187,15 @@ struct Owner {
     jobs: Receiver<Box<dyn Job>>,
     /// Taken from the queue too early.
     held: Option<Box<dyn Job>>,
-    /// What the index is told before this group's commit.
-    search: Vec<Change>,
+    /// What the index is told of titles before this group's commit.
+    titles: Vec<Change>,
+    /// The last place up to which messages are in the index.
+    indexed: u64,
+    /// When the index is to follow. `None`: there is nothing for it, or it failed since the last write.
+    follow_at: Option<Instant>,
+    quiet: Duration,
+    /// It is to be made anew, and left alone until then.
+    index_damaged: bool,
     chores: Chores,
     /// Erased text is still in the log file; when emptying that was last tried.
     unscrubbed: Option<Instant>,
@@ -217,44 +229,73 @@ impl Owner {
         if let Some(held) = self.held.take() {
             return Some(held);
         }
-        while self.chores == Chores::Waiting {
-            match self.jobs.try_recv() {
-                Ok(job) => return Some(job),
-                Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) => self.do_chore(),
+        loop {
+            if self.chores == Chores::Waiting {
+                match self.jobs.try_recv() {
+                    Ok(job) => return Some(job),
+                    Err(TryRecvError::Disconnected) => return None,
+                    Err(TryRecvError::Empty) => self.do_chore(),
+                }
+                continue;
             }
-        }
-        while let Some(tried) = self.unscrubbed {
-            match self.jobs.recv_timeout(SCRUB_AGAIN.saturating_sub(tried.elapsed())) {
+            let scrub = self.unscrubbed.map(|tried| tried + SCRUB_AGAIN);
+            let Some(next) = self.follow_at.into_iter().chain(scrub).min() else {
+                return self.jobs.recv().ok();
+            };
+            match self.jobs.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(job) => return Some(job),
                 Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if self.follow_at == Some(next) => self.follow_in_quiet(),
                 Err(RecvTimeoutError::Timeout) => self.scrub(),
             }
         }
-        self.jobs.recv().ok()
     }
 
     /// Does one step of what can wait, in a transaction of its own.
     fn do_chore(&mut self) {
-        match self.chore_step().map_err(StoreError::from) {
-            Ok(Left::Some) => {}
-            Ok(Left::SomeErased) => self.unscrubbed = self.unscrubbed.or(Some(Instant::now())),
-            Ok(Left::Nothing) => self.chores = Chores::Done,
-            Err(error) => {
-                tracing::warn!(%error, "a chore of the store failed and is done later");
-                self.chores = Chores::Resting;
-                self.roll_back();
+        self.chores = match self.alone(chores::step) {
+            Ok(Left::Some) => Chores::Waiting,
+            Ok(Left::SomeErased) => {
+                self.unscrubbed = self.unscrubbed.or(Some(Instant::now()));
+                Chores::Waiting
             }
-        }
+            Ok(Left::Nothing) => Chores::Done,
+            Err(_) => Chores::Resting,
+        };
     }
 
-    fn chore_step(&self) -> Result<Left, Fault> {
+    /// Lets the index follow by one step; one that is damaged is made anew.
+    fn follow_in_quiet(&mut self) {
+        let head = self.numbers.last_gseq;
+        let mut followed = Err(StoreError::Damaged(String::new()));
+        if !self.index_damaged {
+            followed = self.alone(|connection| index::follow(connection, head));
+        }
+        if let Err(StoreError::Damaged(_)) = followed {
+            followed = self.alone(|connection| index::renew(connection, head)).map(|()| head);
+            self.index_damaged = followed.is_err();
+            self.chores = Chores::Waiting;
+        }
+        self.follow_at = self.follow_at.filter(|_| followed.as_ref().is_ok_and(|reached| *reached < head));
+        self.indexed = followed.unwrap_or(self.indexed);
+    }
+
+    /// Does something that can wait, in a transaction of its own. Where it fails, nothing has changed.
+    fn alone<T>(&self, step: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, StoreError> {
+        let done = self.in_transaction(step).map_err(StoreError::from);
+        done.inspect_err(|error| {
+            tracing::warn!(%error, "a chore of the store failed and is done later");
+            self.roll_back();
+        })
+    }
+
+    fn in_transaction<T>(&self, step: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Fault> {
         // Another process that holds the store is not waited for.
         self.connection.busy_timeout(Duration::ZERO)?;
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        let left = chores::step(&self.connection)?;
+        let value = step(&self.connection)?;
         self.connection.execute_batch("COMMIT")?;
-        Ok(left)
+        Ok(value)
     }
 
     fn begin(&self, deadline: Instant) -> Result<(), StoreError> {
@@ -276,10 +317,12 @@ impl Owner {
             next = if go_on { self.next_of_group() } else { None };
         }
         let committed = intact.and_then(|()| {
-            search::write(&self.connection, &self.search)?;
-            Ok(self.step("COMMIT")?)
+            let indexed = self.tell_index()?;
+            self.step("COMMIT")?;
+            self.indexed = indexed;
+            Ok(())
         });
-        self.search.clear();
+        self.titles.clear();
         match &committed {
             Ok(()) => {
                 self.shared.document_head.store(self.numbers.document_head, Ordering::Release);
@@ -287,6 +330,9 @@ impl Owner {
                 self.shared.commits.fetch_add(1, Ordering::Relaxed);
                 if self.chores == Chores::Resting || company != Company::Any {
                     self.chores = Chores::Waiting;
+                }
+                if self.indexed < self.numbers.last_gseq || self.index_damaged {
+                    self.follow_at = Some(Instant::now() + self.quiet);
                 }
                 let due = self.unscrubbed.is_some_and(|tried| tried.elapsed() >= SCRUB_AGAIN);
                 if company == Company::AloneErasing || due {
@@ -317,11 +363,11 @@ impl Owner {
     /// Runs one job in its savepoint. An error here means that the whole transaction is lost.
     fn write_one(&mut self, job: &mut dyn Job) -> Result<(), StoreError> {
         self.step("SAVEPOINT one")?;
-        let (head, changes) = (self.numbers.document_head, self.search.len());
+        let (head, changes) = (self.numbers.document_head, self.titles.len());
         let done = job.run(&mut Write {
             connection: &self.connection,
             numbers: &mut self.numbers,
-            search: &mut self.search,
+            titles: &mut self.titles,
         });
         // SQLite gives up the whole transaction by itself after some errors, such as a full disk.
         if self.connection.is_autocommit() {
@@ -329,10 +375,42 @@ impl Owner {
         }
         if done.is_err() {
             self.numbers.document_head = head;
-            self.search.truncate(changes);
+            self.titles.truncate(changes);
             self.step("ROLLBACK TO one")?;
         }
         Ok(self.step("RELEASE one")?)
+    }
+
+    /// Tells the index of titles, and lets it follow where it would be too far behind; returns how far it is. One that
+    /// is damaged holds up nothing else: it is left as it is until it is made anew, and a search says so.
+    fn tell_index(&mut self) -> Result<u64, StoreError> {
+        let far = self.numbers.last_gseq - self.indexed > MAX_BEHIND;
+        if self.index_damaged || (self.titles.is_empty() && !far) {
+            return Ok(self.indexed);
+        }
+        self.step("SAVEPOINT told")?;
+        let told = self.write_index().map_err(StoreError::from);
+        if let Err(error @ StoreError::Damaged(_)) = &told
+            && !self.connection.is_autocommit()
+        {
+            tracing::error!(%error, "the index of messages is damaged and is made anew");
+            self.index_damaged = true;
+            self.step("ROLLBACK TO told")?;
+        } else if told.is_err() {
+            return told;
+        }
+        self.step("RELEASE told")?;
+        Ok(told.unwrap_or(self.indexed))
+    }
+
+    fn write_index(&self) -> Result<u64, Fault> {
+        let (mut indexed, head) = (self.indexed, self.numbers.last_gseq);
+        index::write(&self.connection, &self.titles)?;
+        while head - indexed > MAX_BEHIND {
+            indexed = index::follow(&self.connection, head)?;
+        }
+        index::flush(&self.connection)?;
+        Ok(indexed)
     }
 
     /// Folds the log into the file and empties it, so that nothing erased is left in it.
