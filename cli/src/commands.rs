@@ -9,6 +9,7 @@ mod exchange;
 mod kb;
 mod models;
 mod providers;
+mod rules;
 mod run;
 mod schema;
 mod serve;
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Agents(agents::Args),
     Sessions(sessions::Args),
     Audit(audit::Args),
+    Rules(rules::Args),
     Providers(providers::Args),
     Stats(stats::Args),
     Config(config::Args),
@@ -48,6 +50,7 @@ pub(crate) fn run(command: Command, context: &Context) -> anyhow::Result<()> {
         Command::Agents(args) => agents::run(args, context),
         Command::Sessions(args) => sessions::run(args, context),
         Command::Audit(args) => audit::run(args, context),
+        Command::Rules(args) => rules::run(args, context),
         Command::Providers(args) => providers::run(args, context),
         Command::Stats(args) => stats::run(args, context),
         Command::Config(args) => config::run(args, context),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::{AgentId, ToolCallId};
+use crate::ids::{AgentId, RuleId, ToolCallId};
 use crate::time::Timestamp;
 
 /// What a call may do, ascending; a call has the highest class of its parts.
@@ -264,6 +264,72 @@ pub struct ToolApprovalResolved {
     /// How it was settled.
     pub decision: AuditDecision,
     /// Who settled it: a principal, or `server`.
+    pub by: String,
+}
+
+/// What a rule does with the calls that it covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleEffect {
+    /// They run unasked.
+    Allow,
+}
+
+/// How long a rule holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleScope {
+    /// In its session, until it is taken back.
+    Session,
+}
+
+/// A rule about calls. An `always` makes one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    /// Names it.
+    pub rule_id: RuleId,
+    /// What it does.
+    pub effect: RuleEffect,
+    /// The tool's name as offered to the model.
+    pub tool: String,
+    /// The class of the calls; one of another class is never covered.
+    pub risk_class: RiskClass,
+    /// How long it holds.
+    pub scope: RuleScope,
+    /// Which calls it covers, in words.
+    pub covers: String,
+}
+
+/// `rules_list` (extension `events.1`): which rules hold in the session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RulesList {}
+
+/// `rules_list_result`: the answer to `rules_list`, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RulesListResult {
+    /// The rules.
+    pub rules: Vec<Rule>,
+}
+
+/// `rules_remove` (extension `events.1`): takes a rule back. What it covered asks again from the next call on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RulesRemove {
+    /// The rule.
+    pub rule_id: RuleId,
+}
+
+/// `rules_update` (extension `events.1`): a rule holds from now on, or no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RulesUpdate {
+    /// The rule.
+    pub rule: Rule,
+    /// It holds no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
+    /// Who made it or took it back: a principal.
     pub by: String,
 }
 

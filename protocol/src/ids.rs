@@ -115,6 +115,10 @@ id!(
     ToolCallId, "toolCallId", is_server_id, "1 to 320 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
 );
 id!(
+    /// Names a rule about calls; the same rule of a session has the same id.
+    RuleId, "ruleId", is_server_id, "1 to 320 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
+);
+id!(
     /// Names a document of a knowledge base; the same content in one collection has the same id.
     DocumentId, "documentId", is_server_id, "1 to 320 bytes without control characters", "^[^\\p{Cc}]+$", MAX_SERVER_ID_BYTES
 );

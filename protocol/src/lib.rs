@@ -40,7 +40,7 @@ pub use envelope::{
 pub use error::{ErrorCode, ErrorEvent};
 pub use ids::{
     AgentId, ClientMessageId, DocumentId, InvalidId, MAX_CHOSEN_ID_BYTES, MAX_LABEL_CHARS,
-    MAX_SERVER_ID_BYTES, MessageId, RequestId, Seq, SessionId, ToolCallId, check_label,
+    MAX_SERVER_ID_BYTES, MessageId, RequestId, RuleId, Seq, SessionId, ToolCallId, check_label,
 };
 pub use message::{ClientMessage, ServerMessage};
 pub use schema::schema;

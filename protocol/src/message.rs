@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 
 use crate::agent::{AgentAdd, AgentRemove, AgentState, AgentUpdate, SetStrategy, TeamUpdate};
 use crate::approval::{
-    AuditEntry, AutonomyChanged, SetAutonomy, ToolApprovalResolved, ToolApprove, ToolApproveRequest,
+    AuditEntry, AutonomyChanged, RulesList, RulesListResult, RulesRemove, RulesUpdate, SetAutonomy,
+    ToolApprovalResolved, ToolApprove, ToolApproveRequest,
 };
 use crate::chat::{AssistantMessage, Cancel, Chat, Done, Interrupted, QueueUpdate, Token, UserMessage};
 use crate::error::ErrorEvent;
@@ -135,6 +136,8 @@ messages! {
         QueueEdit = "queue_edit",
         Feedback = "feedback",
         Compact = "compact",
+        RulesList = "rules_list",
+        RulesRemove = "rules_remove",
     }
 }
 
@@ -185,6 +188,8 @@ messages! {
         SessionForked = "session_forked",
         QueueListResult = "queue_list_result",
         FeedbackStored = "feedback_stored",
+        RulesUpdate = "rules_update",
+        RulesListResult = "rules_list_result",
     }
 }
 

@@ -1,9 +1,12 @@
 //! What `always` covers: the same kind of call in the same session, and nothing more.
 
-use serde_json::json;
-use tns_server_core::scripted::{Beat, Script, call};
+use serde_json::{Value, json};
+use tns_server_core::approval::{Grant, MAX_GRANTS};
+use tns_server_core::scripted::{Beat, Gate, Script, call};
+use tns_server_core::store::{Append, LOCAL_PRINCIPAL, Store as _};
+use tns_tests::http;
 use tns_tests::socket::{of_type, types};
-use tns_tests::{Socket, TestServer};
+use tns_tests::{Socket, TestServer, session};
 
 use crate::{call_id, setup, shell, start, write_file};
 
@@ -127,4 +130,135 @@ async fn at_manual_an_always_for_reading_covers_the_tools_reads() {
     assert_eq!(ask(&mut socket, "s", "always").await, "always");
     covered(&mut socket).await;
     assert_eq!(ask(&mut socket, "s", "reject").await, "rejected");
+}
+
+/// Asks for the rules and returns them.
+async fn rules(socket: &mut Socket, session: &str) -> Vec<Value> {
+    socket.send(session, "rules_list", json!({})).await;
+    socket.expect("rules_list_result").await["rules"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_rule_is_told_to_every_client_listed_and_taken_back() {
+    let setup = setup(turns((0..5).map(|at| write_file("a.txt", &at.to_string()))));
+    let server = TestServer::start(&setup).await;
+    let (mut socket, mut other) = (server.extended("s").await, server.extended("s").await);
+    assert_eq!(rules(&mut socket, "s").await, [] as [Value; 0]);
+    assert_eq!(ask(&mut socket, "s", "always").await, "always");
+    let update = other.expect("rules_update").await;
+    let [rule] = &rules(&mut socket, "s").await[..] else { panic!("not one rule") };
+    assert_eq!((&update["rule"], &update["by"], update.get("removed")), (rule, &json!("local"), None));
+    assert_eq!(
+        (&rule["effect"], &rule["tool"], &rule["riskClass"], &rule["scope"], &rule["covers"]),
+        (
+            &json!("allow"),
+            &json!("file_write"),
+            &json!("WRITE"),
+            &json!("session"),
+            &json!("every WRITE call of file_write in this session")
+        )
+    );
+    covered(&mut socket).await;
+
+    socket.send("s", "rules_remove", json!({ "ruleId": rule["ruleId"], "reqId": "r" })).await;
+    let update = other.expect("rules_update").await;
+    assert_eq!((&update["rule"], &update["removed"]), (rule, &json!(true)));
+    assert_eq!(rules(&mut socket, "s").await, [] as [Value; 0]);
+    assert_eq!(ask(&mut socket, "s", "approve").await, "approved");
+    socket.send("s", "rules_remove", json!({ "ruleId": rule["ruleId"] })).await;
+    let refused = socket.expect("error").await;
+    assert_eq!((&refused["code"], &refused["refType"]), (&json!("NOT_FOUND"), &json!("rules_remove")));
+    // What was taken back stays so, and can be given again: it is the same rule.
+    server.stop().await;
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.extended("s").await;
+    assert_eq!(rules(&mut socket, "s").await, [] as [Value; 0]);
+    assert_eq!(ask(&mut socket, "s", "always").await, "always");
+    assert_eq!(rules(&mut socket, "s").await, std::slice::from_ref(rule));
+    covered(&mut socket).await;
+}
+
+#[tokio::test]
+async fn a_rule_that_is_taken_back_while_a_turn_runs_covers_none_of_its_later_calls() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .step([write_file("a.txt", "1")])
+        .step([Beat::Gate(gate.clone()), write_file("a.txt", "2")])
+        .text("ok");
+    let server = start(script).await;
+    let mut socket = server.extended("s").await;
+    socket.chat("s", "go").await;
+    let request = socket.expect("tool_approve_request").await;
+    socket.decide("s", call_id(&request), "always").await;
+    socket.expect("tool_result").await;
+    let rule = rules(&mut socket, "s").await[0]["ruleId"].clone();
+    socket.send("s", "rules_remove", json!({ "ruleId": rule })).await;
+    socket.expect("rules_update").await;
+    gate.open();
+    let request = socket.expect("tool_approve_request").await;
+    socket.decide("s", call_id(&request), "reject").await;
+    socket.until("done").await;
+    assert_eq!(std::fs::read_to_string(server.workspace().join("a.txt")).unwrap(), "1");
+}
+
+#[tokio::test]
+async fn rules_are_listed_and_taken_back_over_http_and_hold_in_no_fork() {
+    let server = start(turns([write_file("a.txt", "1"), write_file("a.txt", "2")])).await;
+    let mut socket = server.socket().await;
+    assert_eq!(ask(&mut socket, "s", "always").await, "always");
+    let head = http::get(server.address(), "/api/sessions/s").await.json()["headSeq"].clone();
+    let fork = json!({ "atSeq": head, "id": "copy" });
+    http::call(server.address(), "POST", "/api/sessions/s/fork", Some(&fork)).await;
+    let listed = async |id: &str| {
+        let answer = http::get(server.address(), &format!("/api/sessions/{id}/rules")).await;
+        assert_eq!(answer.status, 200);
+        answer.json()["rules"].as_array().unwrap().clone()
+    };
+    assert_eq!(listed("copy").await, [] as [Value; 0]);
+    let rule = listed("s").await[0]["ruleId"].as_str().unwrap().to_owned();
+    for (id, rule, status) in [
+        ("s", "rule-0", 404),
+        ("copy", &*rule, 404),
+        ("nobody", &*rule, 404),
+        ("s", &*rule, 204),
+        ("s", &*rule, 404),
+    ] {
+        let path = format!("/api/sessions/{id}/rules/{rule}");
+        assert_eq!(http::call(server.address(), "DELETE", &path, None).await.status, status, "{path}");
+    }
+    assert_eq!(listed("s").await, [] as [Value; 0]);
+    assert_eq!(ask(&mut socket, "s", "reject").await, "rejected");
+}
+
+#[tokio::test]
+async fn a_session_has_so_many_rules_and_no_more() {
+    let setup = setup(turns([
+        write_file("a.txt", "1"),
+        call("list_dir", json!({})),
+        call("grep", json!({ "pattern": "x" })),
+    ]));
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    socket.send("s", "set_autonomy", json!({ "level": "MANUAL" })).await;
+    assert_eq!(ask(&mut socket, "s", "always").await, "always");
+    server.stop().await;
+    // As many as a person would need months to give.
+    let record = setup.store.find_session(LOCAL_PRINCIPAL, &session("s")).await.unwrap().unwrap();
+    let mut state = record.state;
+    let more = (state.grants.len()..MAX_GRANTS - 1)
+        .map(|at| Grant { tool: format!("t{at}"), ..state.grants[0].clone() });
+    state.grants.extend(more.collect::<Vec<_>>());
+    setup.store.append(Append { state: Some(state), ..Append::new(record.key, Vec::new()) }).await.unwrap();
+
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    assert_eq!(ask(&mut socket, "s", "always").await, "always");
+    socket.chat("s", "go").await;
+    let request = socket.expect("tool_approve_request").await;
+    assert!(request.get("alwaysCovers").is_none());
+    socket.decide("s", call_id(&request), "always").await;
+    let events = socket.until("done").await;
+    assert_eq!(of_type(&events, "audit_entry")[0]["decision"], "approved");
+    let rules = http::get(server.address(), "/api/sessions/s/rules").await.json();
+    assert_eq!(rules["rules"].as_array().unwrap().len(), MAX_GRANTS);
 }

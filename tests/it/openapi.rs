@@ -181,9 +181,14 @@ async fn talk(checked: &mut Checked, server: &TestServer) {
     let call = stream.until("tool_approve_request").await.pop().unwrap();
     checked.get(server, "/api/sessions/{id}", "/api/sessions/s").await;
     let path = format!("/api/sessions/s/approvals/{}", call_id(&call.data));
-    let answer = Some(json!({ "decision": "approve" }));
+    let answer = Some(json!({ "decision": "always" }));
     checked.call(server, "post", "/api/sessions/{id}/approvals/{call}", &path, answer).await;
     stream.until("done").await;
+    let (template, path) = of("/rules");
+    let rules = checked.get(server, &template, &path).await.json();
+    let rule = rules["rules"][0]["ruleId"].as_str().unwrap();
+    let path = format!("/api/sessions/s/rules/{rule}");
+    checked.call(server, "delete", "/api/sessions/{id}/rules/{rule}", &path, None).await;
 
     let tools =
         json!({ "stream": name, "tools": [{ "server": "fs", "name": "search", "description": "Finds." }] });

@@ -9,10 +9,11 @@ use tns_protocol::approval::{AutonomyLevel, RiskClass};
 use tns_protocol::chat::{StopReason, Usage};
 use tns_protocol::{AgentId, DocumentId, ErrorCode, MessageId, ToolCallId};
 use tns_server_core::agent::Agent;
+use tns_server_core::approval::{Coverage, Grant};
 use tns_server_core::engine::EngineChoice;
 use tns_server_core::event::{
-    AssistantMessage, DurableEvent, MessageStatus, QueueEdited, Renamed, TeamUpdated, ToolFinished,
-    ToolStarted, TurnDone, TurnFailed, TurnInterrupted, UserMessage,
+    AssistantMessage, DurableEvent, MessageStatus, QueueEdited, Renamed, RuleChanged, TeamUpdated,
+    ToolFinished, ToolStarted, TurnDone, TurnFailed, TurnInterrupted, UserMessage,
 };
 use tns_server_core::memory::MemoryStore;
 use tns_server_core::message::{Image, Native, Note, Part, Passage, ToolCall, ToolResult};
@@ -397,13 +398,18 @@ fn log(turns: &[Turn]) -> Vec<NewEvent> {
                 DurableEvent::TurnFailed(TurnFailed { code: ErrorCode::ProviderError, message: said.clone() })
             }
         });
-        let unbound = match end % 5 {
+        let unbound = match end % 6 {
             0 => DurableEvent::Renamed(Renamed::to((end % 2 == 0).then(|| said.clone()))),
             1 => DurableEvent::AutonomyChanged(AutonomyLevel::Manual),
             2 => DurableEvent::KbAdded(DocumentId::parse(format!("doc-{at}")).unwrap()),
             3 => {
                 let agents = vec![agent("a-1", said), agent("a-2", "two")];
                 DurableEvent::TeamUpdated(TeamUpdated { agents, tools: vec!["shell".into()] })
+            }
+            4 => {
+                let covers = Coverage::Key(said.clone());
+                let grant = Grant { tool: "shell".into(), class: RiskClass::Network, covers };
+                DurableEvent::RuleChanged(RuleChanged { grant, removed: at % 2 == 0, by: "local".into() })
             }
             _ => DurableEvent::KbRemoved(DocumentId::parse("doc-0").unwrap()),
         };

@@ -297,3 +297,46 @@ fn is_colour(style: &str) -> bool {
         .filter_map(|number| number.parse::<u32>().ok())
         .any(|number| matches!(number, 30..=38 | 40..=48 | 58 | 90..=97 | 100..=107))
 }
+
+#[tokio::test]
+async fn what_was_allowed_for_good_is_listed_and_taken_back_on_the_screen_and_on_the_line() {
+    let home = Home::new();
+    let mut terminal = Terminal::start(&home, &["chat", "--session", "s"], USUAL);
+    terminal.shows("idle").await;
+    for round in 1..=2 {
+        terminal.press(&format!("!make test{ENTER}"));
+        terminal.shows("approval · shell").await;
+        terminal.may_answer().await;
+        terminal.press("A");
+        terminal.hides("approval · shell").await;
+        terminal.shows("runs unasked from now on: every `make test`").await;
+        terminal.shows("idle").await;
+        // It holds: the same runs unasked.
+        terminal.press(&format!("/clear{ENTER}!make test{ENTER}"));
+        terminal.shows("shell make test").await;
+        terminal.shows("idle").await;
+        let audit = home.run(&["audit", "--session", "s"]).await;
+        assert_eq!(audit.answer().matches("\ttrusted\t").count(), round, "{audit:?}");
+        terminal.press(&format!("/clear{ENTER}/rules{ENTER}"));
+        terminal.shows("1 · every `make test` of class BUILD_TEST in this session").await;
+        if round == 1 {
+            terminal.press(&format!("/rules rm 2{ENTER}"));
+            terminal.shows("no rule was shown with the number 2").await;
+            terminal.press(&format!("/rules rm 1{ENTER}"));
+            terminal.shows("asks again: every `make test`").await;
+        }
+    }
+    let listed = home.run(&["rules", "list", "--session", "s"]).await.answer().to_owned();
+    let id = listed.split('\t').next().unwrap();
+    assert_eq!(
+        listed,
+        format!("{id}\tallow\tBUILD_TEST\tevery `make test` of class BUILD_TEST in this session\n")
+    );
+    let rules = home.run(&["rules", "list", "--session", "s", "--json"]).await.json();
+    assert_eq!(rules["rules"][0]["ruleId"], json!(id));
+    let unknown = home.run(&["rules", "rm", "rule-0", id, "--session", "s"]).await;
+    assert_eq!(unknown.code, Some(7), "{unknown:?}");
+    terminal.shows("asks again: every `make test`").await;
+    assert_eq!(home.run(&["rules", "list", "--session", "s"]).await.answer(), "");
+    assert_eq!(home.run(&["rules", "rm", "--all", "--session", "s"]).await.code, Some(0));
+}

@@ -73,6 +73,7 @@ async fn a_failing_command_says_why_in_one_line_and_with_its_exit_code() {
         (&["run", "!sudo touch made"], 5, "never allowed"),
         (&["run", "--autonomy", "full-auto", "!touch made"], 1, "tns serve --dangerously-unsandboxed"),
         (&["audit"], 7, "--session ID"),
+        (&["rules", "list"], 7, "--session ID"),
         (&["run", "--provider", "nonesuch", "hi"], 2, "nonesuch"),
         (&["run", "--agent", "nobody", "hi"], 7, "agent"),
         (&["run"], 2, "prompt"),

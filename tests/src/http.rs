@@ -1,5 +1,6 @@
 //! Plain HTTP over a bare TCP connection: sends a request as it is written and reads the whole answer.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -38,9 +39,15 @@ impl Answer {
 /// Sends bytes to `HOST:PORT` and reads until the server closes.
 pub async fn send(address: &str, request: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request).await.unwrap();
+    // A server that refuses a request early closes while the rest of it is still being sent.
+    let closes = |error: std::io::Error| match error.kind() {
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {}
+        _ => panic!("{error}"),
+    };
+    stream.write_all(request).await.unwrap_or_else(closes);
     let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("an answer in time").unwrap();
+    let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("an answer in time");
+    read.map(drop).unwrap_or_else(closes);
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP answer: {answer:?}"));
     let (line, headers) = head.split_once("\r\n").unwrap_or((head, ""));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crossterm::event::KeyEvent;
 use tns_client::{ClientEvent, Cursor};
 use tns_protocol::agent::AgentInfo;
+use tns_protocol::approval::Rule;
 use tns_protocol::rest::{ServerInfo, SessionDetail};
 use tns_protocol::{AgentId, ClientMessage, ClientMessageId, MessageId, Seq, ServerFrame, SessionId};
 
@@ -110,6 +111,8 @@ pub(crate) struct Model {
     pub(crate) session: SessionId,
     pub(crate) info: ServerInfo,
     pub(crate) roster: Vec<AgentInfo>,
+    /// The rules that were listed last, by whose numbers they are taken back.
+    pub(crate) rules: Vec<Rule>,
     /// The folder that the session's tools work in.
     pub(crate) workspace: Option<String>,
     pub(crate) transcript: Transcript,
@@ -160,6 +163,7 @@ impl Model {
             session,
             info,
             roster: Vec::new(),
+            rules: Vec::new(),
             workspace: None,
             transcript: Transcript::default(),
             composer: Composer::new(),

@@ -25,20 +25,29 @@ pub(crate) fn run(Args {}: Args, context: &Context) -> anyhow::Result<()> {
     logging::start(context, logging::Unasked::Nothing)?;
     server::with_interruptible(context, async |attached| {
         let id = workspace::session_id(context)?;
-        let list = match attached.rest()?.audit(&id).await {
-            // Nobody named this id, so it would tell nobody anything.
-            Err(ClientError::Refused { code: ErrorCode::SessionNotFound, .. })
-                if context.globals.session.is_none() =>
-            {
-                return Err(Stop::new(Exit::NotFound, NO_SESSION).into());
-            }
-            list => list.context("list the decisions")?,
-        };
+        let list = of_own_session(context, attached.rest()?.audit(&id).await, "list the decisions")?;
         if context.out.json {
             return context.out.json(&list);
         }
         context.out.data(&table(&list.entries))
     })
+}
+
+/// Gives an answer about the session, or says what to do where the folder has none.
+pub(super) fn of_own_session<T>(
+    context: &Context,
+    answer: Result<T, ClientError>,
+    what: &'static str,
+) -> anyhow::Result<T> {
+    match answer {
+        // Nobody named this id, so it would tell nobody anything.
+        Err(ClientError::Refused { code: ErrorCode::SessionNotFound, .. })
+            if context.globals.session.is_none() =>
+        {
+            Err(Stop::new(Exit::NotFound, NO_SESSION).into())
+        }
+        answer => answer.context(what),
+    }
 }
 
 fn table(entries: &[AuditEntry]) -> String {

@@ -391,6 +391,8 @@ fn kind(frame: &ServerFrame) -> Kind {
         | ServerMessage::SessionForked(_)
         | ServerMessage::QueueListResult(_)
         | ServerMessage::FeedbackStored(_)
+        | ServerMessage::RulesUpdate(_)
+        | ServerMessage::RulesListResult(_)
         | ServerMessage::Unknown(_) => Kind::Answer,
     }
 }

@@ -12,6 +12,9 @@ use tns_protocol::{AgentId, Timestamp, ToolCallId};
 use crate::store::hex;
 use crate::tool::Args;
 
+/// Most grants of a session; beyond, an `always` covers nothing and counts once.
+pub const MAX_GRANTS: usize = 200;
+
 /// What a person's `always` covers for the rest of the session. It never covers another class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {

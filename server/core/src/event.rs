@@ -48,6 +48,8 @@ pub enum DurableEvent {
     TeamUpdated(TeamUpdated),
     /// The level changed.
     AutonomyChanged(AutonomyLevel),
+    /// Something is covered from now on, or no more.
+    RuleChanged(RuleChanged),
     /// A document came to a knowledge base.
     KbAdded(DocumentId),
     /// A document left a knowledge base.
@@ -88,6 +90,7 @@ impl DurableEvent {
             Self::ToolFinished(_) => EventKind::ToolFinished,
             Self::TeamUpdated(_) => EventKind::TeamUpdated,
             Self::AutonomyChanged(_) => EventKind::AutonomyChanged,
+            Self::RuleChanged(_) => EventKind::RuleChanged,
             Self::KbAdded(_) => EventKind::KbAdded,
             Self::KbRemoved(_) => EventKind::KbRemoved,
             Self::QueueStarted(_) => EventKind::QueueStarted,
@@ -121,6 +124,7 @@ pub enum EventKind {
     ToolFinished,
     TeamUpdated,
     AutonomyChanged,
+    RuleChanged,
     KbAdded,
     KbRemoved,
     QueueStarted,
@@ -147,6 +151,7 @@ impl EventKind {
             Self::ToolFinished => "tool_finished",
             Self::TeamUpdated => "team_updated",
             Self::AutonomyChanged => "autonomy_changed",
+            Self::RuleChanged => "rule_changed",
             Self::KbAdded => "kb_added",
             Self::KbRemoved => "kb_removed",
             Self::QueueStarted => "queue_started",
@@ -384,6 +389,18 @@ pub struct ApprovalResolved {
     /// What is covered from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
+}
+
+/// A grant was given or taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleChanged {
+    /// The grant.
+    pub grant: Grant,
+    /// It was taken back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
+    /// Who: a principal.
+    pub by: String,
 }
 
 /// A call runs.

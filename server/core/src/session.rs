@@ -17,13 +17,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tns_protocol::approval::{AutonomyLevel, Decision};
 use tns_protocol::{
-    AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, RequestId, Seq, SessionId, Timestamp,
+    AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, RequestId, RuleId, Seq, SessionId, Timestamp,
     ToolCallId,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::agent::{Agent, NewAgent};
-use crate::approval::ApprovalRequest;
+use crate::approval::{ApprovalRequest, Grant};
 use crate::engine::{EngineChoice, Engines};
 use crate::event::{Answer, Log, MessageContext, Subscriber};
 use crate::message::Part;
@@ -157,6 +157,10 @@ pub enum SessionCommand {
     QueueRemove(MessageId, ReplyTo),
     /// Give a waiting message other words.
     QueueEdit(MessageId, String, ReplyTo),
+    /// List what is covered.
+    RulesList(ReplyTo),
+    /// Take back what is covered, for this principal.
+    RulesRemove(RuleId, String, ReplyTo),
     /// Change an agent, from its next turn on.
     UpdateAgent(AgentChange, ReplyTo),
     /// Summarise the older part of an agent's history now; `None`: the first agent's.
@@ -199,6 +203,8 @@ impl SessionCommand {
             Self::QueueList(to) => (to, "queue_list"),
             Self::QueueRemove(_, to) => (to, "queue_remove"),
             Self::QueueEdit(_, _, to) => (to, "queue_edit"),
+            Self::RulesList(to) => (to, "rules_list"),
+            Self::RulesRemove(_, _, to) => (to, "rules_remove"),
             Self::Compact(_, to) => (to, "compact"),
             Self::Cancel(_, to) => (to, "cancel"),
             Self::RegisterTools(_, _, to) => (to, "mcp_tools"),
@@ -276,6 +282,8 @@ pub struct SessionSnapshot {
     pub thinking: Option<AgentId>,
     /// The tools on offer, by name.
     pub tools: Vec<String>,
+    /// What runs unasked since an `always`, oldest first.
+    pub grants: Vec<Grant>,
     /// What waits for an answer, oldest first.
     pub pending: Vec<ApprovalRequest>,
     /// The first agent's model takes pictures.

@@ -88,6 +88,8 @@ impl Dispatcher {
                 | ClientMessage::QueueEdit(_)
                 | ClientMessage::AgentUpdate(_)
                 | ClientMessage::Compact(_)
+                | ClientMessage::RulesList(_)
+                | ClientMessage::RulesRemove(_)
         );
         let resumes = matches!(message, ClientMessage::Resume(_));
         let kind = if resumes { JoinKind::Resumes } else { JoinKind::Pending };
@@ -275,6 +277,10 @@ fn asked(message: ClientMessage, connection: ConnectionId) -> Result<Asked, Refu
             Box::new(|to, _| SessionCommand::UpdateAgent(change, to))
         }
         ClientMessage::Compact(compact) => Box::new(|to, _| SessionCommand::Compact(compact.agent_id, to)),
+        ClientMessage::RulesList(_) => Box::new(|to, _| SessionCommand::RulesList(to)),
+        ClientMessage::RulesRemove(remove) => {
+            Box::new(|to, _| SessionCommand::RulesRemove(remove.rule_id, LOCAL_PRINCIPAL.to_owned(), to))
+        }
         ClientMessage::QueueList(_) => Box::new(|to, _| SessionCommand::QueueList(to)),
         ClientMessage::QueueRemove(remove) => {
             Box::new(|to, _| SessionCommand::QueueRemove(remove.message_id, to))

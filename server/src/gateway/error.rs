@@ -62,9 +62,10 @@ fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::InvalidMessage | ErrorCode::InvalidDecision | ErrorCode::InvalidAutonomyLevel => {
             StatusCode::BAD_REQUEST
         }
-        ErrorCode::AgentNotFound | ErrorCode::UnknownToolCall | ErrorCode::SessionNotFound => {
-            StatusCode::NOT_FOUND
-        }
+        ErrorCode::AgentNotFound
+        | ErrorCode::UnknownToolCall
+        | ErrorCode::SessionNotFound
+        | ErrorCode::NotFound => StatusCode::NOT_FOUND,
         ErrorCode::Forbidden => StatusCode::FORBIDDEN,
         // A 401 is about the client itself, which the provider's key is not.
         ErrorCode::BadKey => StatusCode::UNPROCESSABLE_ENTITY,

@@ -4,6 +4,7 @@ pub(super) mod actions;
 pub(super) mod health;
 pub(super) mod kb;
 pub(super) mod providers;
+pub(super) mod rules;
 pub(super) mod sessions;
 pub(super) mod tools;
 pub(super) mod transfer;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::routing::MethodRouter;
 use serde_json::Value;
+use tns_protocol::approval::RulesListResult;
 use tns_protocol::chat::{Cancel, Chat};
 use tns_protocol::knowledge::{KbListResult, KbRemoved};
 use tns_protocol::provider::{KeyCheck, ModelList, ProviderList, ValidateKey, VoiceList};
@@ -145,7 +146,7 @@ fn of_sessions() -> Vec<Route> {
 }
 
 fn of_one_session() -> Vec<Route> {
-    use rest::{actions, sessions, tools, transfer};
+    use rest::{actions, rules, sessions, tools, transfer};
     vec![
         Route::get("/api/sessions/{id}", sessions::show, "Shows a session")
             .answers(200, json::<SessionDetail>()),
@@ -166,6 +167,14 @@ fn of_one_session() -> Vec<Route> {
         Route::post("/api/sessions/{id}/approvals/{call}", actions::decide, "Answers a call that waits")
             .takes(json::<ApprovalAnswer>())
             .answers(204, Content::Nothing),
+        Route::get("/api/sessions/{id}/rules", rules::list, "Lists what runs unasked since an always")
+            .answers(200, json::<RulesListResult>()),
+        Route::delete(
+            "/api/sessions/{id}/rules/{rule}",
+            rules::remove,
+            "Takes a rule back; what it covered asks again",
+        )
+        .answers(204, Content::Nothing),
         Route::post(
             "/api/sessions/{id}/tools",
             tools::register,

@@ -3,7 +3,10 @@
 
 use bytes::Bytes;
 use tns_protocol::agent::{AgentInfo, AgentRole, AgentState, AgentStatus, Strategy, TeamUpdate};
-use tns_protocol::approval::{AuditEntry, AutonomyChanged, ToolApprovalResolved, ToolApproveRequest};
+use tns_protocol::approval::{
+    AuditEntry, AutonomyChanged, Rule, RuleEffect, RuleScope, RulesListResult, RulesUpdate,
+    ToolApprovalResolved, ToolApproveRequest,
+};
 use tns_protocol::chat::{
     AssistantMessage, ChatContext, ContentPart, Done, Interrupted, Origin, QueueUpdate, Token, UserMessage,
 };
@@ -23,7 +26,7 @@ use tns_protocol::{
     ErrorCode, MessageId, RequestId, Seq, ServerFrame, ServerMessage, SessionId, Timestamp, encode_server,
 };
 use tns_server_core::agent::Agent;
-use tns_server_core::approval::{ApprovalRequest, AuditRecord};
+use tns_server_core::approval::{ApprovalRequest, AuditRecord, Grant};
 use tns_server_core::event::{
     self, Answer, DurableEvent, Event, LiveEvent, MessageOrigin, Published, ResumePoint,
 };
@@ -140,6 +143,10 @@ fn durable(event: &DurableEvent, turn: Option<&MessageId>, face: Face) -> Option
             .into(),
         ),
         DurableEvent::AutonomyChanged(level) => Some(AutonomyChanged { level: *level }.into()),
+        DurableEvent::RuleChanged(changed) => extended(
+            RulesUpdate { rule: rule(&changed.grant), removed: changed.removed, by: changed.by.clone() }
+                .into(),
+        ),
         DurableEvent::KbAdded(id) => Some(KbAdded { document_id: id.clone(), duplicate: false }.into()),
         DurableEvent::KbRemoved(id) => Some(KbRemoved { document_id: id.clone(), found: true }.into()),
         DurableEvent::QueueStarted(id) => extended(queue_update(id, QueueChange::Started).into()),
@@ -253,6 +260,7 @@ fn answer(answer: &Answer) -> Option<ServerMessage> {
                 .map(|(id, text)| QueuedMessage { message_id: id.clone(), message: text.clone() });
             QueueListResult { messages: waiting.collect() }.into()
         }
+        Answer::Grants(grants) => RulesListResult { rules: grants.iter().map(rule).collect() }.into(),
         Answer::Refused(refusal) => error(refusal.code, &refusal.message, Some(refusal.request)),
         Answer::KbAdded { document, duplicate } => {
             KbAdded { document_id: document.clone(), duplicate: *duplicate }.into()
@@ -270,6 +278,18 @@ fn answer(answer: &Answer) -> Option<ServerMessage> {
         }
         .into(),
     })
+}
+
+/// Shows a grant as the rule that it is.
+pub(crate) fn rule(grant: &Grant) -> Rule {
+    Rule {
+        rule_id: grant.id(),
+        effect: RuleEffect::Allow,
+        tool: grant.tool.clone(),
+        risk_class: grant.class,
+        scope: RuleScope::Session,
+        covers: grant.describe(),
+    }
 }
 
 /// Says where a resume goes over to live events.

@@ -69,6 +69,12 @@ impl Markdown {
                 note(&format!("agents: {}", names.join(", ")))
             }
             DurableEvent::AutonomyChanged(level) => note(&format!("autonomy: {}", level.as_str())),
+            DurableEvent::RuleChanged(changed) if changed.removed => {
+                note(&format!("asks again: {}", changed.grant.describe()))
+            }
+            DurableEvent::RuleChanged(changed) => {
+                note(&format!("runs unasked from here on: {}", changed.grant.describe()))
+            }
             DurableEvent::Compacted(_) => {
                 note("from here on the model reads a summary of the older messages")
             }

@@ -119,6 +119,7 @@ impl Told {
             }
             DurableEvent::TeamUpdated(_) => ("team_update", What::Other),
             DurableEvent::AutonomyChanged(_) => ("autonomy_changed", What::Other),
+            DurableEvent::RuleChanged(_) => ("rules_update", What::Other),
             DurableEvent::KbAdded(_) => ("kb_added", What::Other),
             DurableEvent::KbRemoved(_) => ("kb_removed", What::Other),
             DurableEvent::QueueStarted(_) | DurableEvent::QueueEdited(_) | DurableEvent::QueueRemoved(_) => {

@@ -2,7 +2,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 use tns_protocol::agent::AgentStatus;
-use tns_protocol::approval::{AutonomyLevel, SetAutonomy};
+use tns_protocol::approval::{AutonomyLevel, Rule, RulesList, RulesRemove, SetAutonomy};
 use tns_protocol::session::Compact;
 
 use crate::model::{Effect, Model, Page};
@@ -14,6 +14,7 @@ enum Verb {
     Help,
     Agents,
     Autonomy,
+    Rules,
     Reasoning,
     Clear,
     Compact,
@@ -39,6 +40,12 @@ pub(crate) const COMMANDS: &[Command] = &[
         verb: Verb::Autonomy,
         usage: "/autonomy LEVEL",
         help: "full_auto, supervised, cautious or manual; without LEVEL: which holds",
+    },
+    Command {
+        name: "rules",
+        verb: Verb::Rules,
+        usage: "/rules [rm NUMBER]",
+        help: "what runs unasked since an always; rm takes one back",
     },
     Command {
         name: "reasoning",
@@ -76,6 +83,8 @@ pub(super) fn run(model: &mut Model, line: &str) -> Vec<Effect> {
         (Verb::Clear, []) => model.transcript.clear(),
         (Verb::Reasoning, []) => model.transcript.fold_reasoning(),
         (Verb::Compact, []) => return vec![Effect::Send(Box::new(Compact::default().into()))],
+        (Verb::Rules, []) => return vec![Effect::Send(Box::new(RulesList {}.into()))],
+        (Verb::Rules, ["rm", number]) => return remove_rule(model, number),
         (Verb::Quit, []) => return vec![Effect::Quit],
         (Verb::Autonomy, []) => {
             let level = model.status.autonomy.map_or("not known yet", AutonomyLevel::as_str);
@@ -101,13 +110,45 @@ pub(super) fn run(model: &mut Model, line: &str) -> Vec<Effect> {
             | Verb::Clear
             | Verb::Compact
             | Verb::Quit
-            | Verb::Autonomy,
+            | Verb::Autonomy
+            | Verb::Rules,
             _,
         ) => {
             model.transcript.notice(Role::Warn, &format!("write {}", command.usage));
         }
     }
     Vec::new()
+}
+
+/// Takes back the rule that has this number in the list that was shown last.
+fn remove_rule(model: &mut Model, number: &str) -> Vec<Effect> {
+    let at = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    match at.and_then(|at| model.rules.get(at)) {
+        Some(rule) => {
+            let message = RulesRemove { rule_id: rule.rule_id.clone() };
+            vec![Effect::Send(Box::new(message.into()))]
+        }
+        None => {
+            let text = format!("no rule was shown with the number {number}; /rules lists them");
+            model.transcript.notice(Role::Warn, &text);
+            Vec::new()
+        }
+    }
+}
+
+/// Shows rules with their numbers.
+pub(super) fn show_rules(model: &mut Model, rules: Vec<Rule>) {
+    let rows: Vec<String> = rules
+        .iter()
+        .enumerate()
+        .map(|(at, rule)| sanitize::line(&format!("{} · {}", at + 1, rule.covers)))
+        .collect();
+    let text = match rows.is_empty() {
+        true => "nothing runs unasked but what the autonomy level allows".to_owned(),
+        false => format!("runs unasked:\n{}\n/rules rm NUMBER takes one back", rows.join("\n")),
+    };
+    model.transcript.notice(Role::Text, &text);
+    model.rules = rules;
 }
 
 fn agents(model: &mut Model) {

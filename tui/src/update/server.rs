@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 use tns_protocol::agent::{AgentState, AgentStatus};
-use tns_protocol::approval::{AuditDecision, ToolApproveRequest};
+use tns_protocol::approval::{AuditDecision, RulesUpdate, ToolApproveRequest};
 use tns_protocol::chat::{Done, Interrupted, QueueUpdate, StopReason};
 use tns_protocol::live::{Notice, NoticeLevel};
 use tns_protocol::log::Compaction;
@@ -14,7 +14,7 @@ use tns_protocol::{ClientMessageId, ErrorEvent, MessageId, ServerFrame, ServerMe
 use crate::model::{Effect, Model, Stage};
 use crate::pane::transcript::entry::{self, Delivery, ToolState};
 use crate::theme::Role;
-use crate::update::focus_after_change;
+use crate::update::{command, focus_after_change};
 
 /// What is said of a turn that a person stopped.
 const INTERRUPTED: &str = "interrupted";
@@ -118,7 +118,9 @@ fn note_state(model: &mut Model, frame: &ServerFrame, source: Source) {
         | ServerMessage::SessionListResult(_)
         | ServerMessage::SessionForked(_)
         | ServerMessage::QueueListResult(_)
-        | ServerMessage::FeedbackStored(_) => {}
+        | ServerMessage::FeedbackStored(_)
+        | ServerMessage::RulesUpdate(_)
+        | ServerMessage::RulesListResult(_) => {}
         ServerMessage::Unknown(name) => tracing::debug!(name, "event of a newer server"),
     }
 }
@@ -289,6 +291,14 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Turn {
         | ServerMessage::QueueListResult(_)
         | ServerMessage::FeedbackStored(_)
         | ServerMessage::Unknown(_) => {}
+        ServerMessage::RulesUpdate(RulesUpdate { rule, removed, .. }) => {
+            let text = match removed {
+                true => format!("asks again: {}", rule.covers),
+                false => format!("runs unasked from now on: {} · /rules takes it back", rule.covers),
+            };
+            model.transcript.notice(Role::Faint, &text);
+        }
+        ServerMessage::RulesListResult(list) => command::show_rules(model, list.rules),
         ServerMessage::KbAdded(added) if !added.duplicate => {
             passing(model, source, &format!("document {} added", added.document_id));
         }

@@ -256,6 +256,8 @@ impl Turn {
             | ServerMessage::SessionForked(_)
             | ServerMessage::QueueListResult(_)
             | ServerMessage::FeedbackStored(_)
+            | ServerMessage::RulesUpdate(_)
+            | ServerMessage::RulesListResult(_)
             | ServerMessage::Unknown(_) => Vec::new(),
         }
     }

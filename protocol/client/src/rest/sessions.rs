@@ -1,12 +1,13 @@
 //! The calls about sessions: making, reading, naming, copying, rating, finding, erasing.
 
 use reqwest::Method;
+use tns_protocol::approval::RulesListResult;
 use tns_protocol::rest::{
     CreateSession, EventList, ForkSession, MessageList, RenameSession, Renamed, SearchList, SessionDetail,
     SessionList,
 };
 use tns_protocol::session::{Feedback, FeedbackStored};
-use tns_protocol::{Seq, SessionId};
+use tns_protocol::{RuleId, Seq, SessionId};
 
 use super::{Rest, accepted};
 use crate::ClientError;
@@ -69,6 +70,24 @@ impl Rest {
         let after = after.to_string();
         let query = [("after", after.as_str()), ("live", "0")];
         self.get(&["api", "sessions", id.as_str(), "events"], &query).await
+    }
+
+    /// GET `/api/sessions/{id}/rules`: what runs unasked since an `always`, oldest first.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub async fn rules(&self, id: &SessionId) -> Result<RulesListResult, ClientError> {
+        self.get(&["api", "sessions", id.as_str(), "rules"], &[]).await
+    }
+
+    /// DELETE `/api/sessions/{id}/rules/{ruleId}`: what it covered asks again.
+    ///
+    /// # Errors
+    /// As [`Self::session`]; `NOT_FOUND` for a rule that does not hold there.
+    pub async fn remove_rule(&self, id: &SessionId, rule: &RuleId) -> Result<(), ClientError> {
+        let url = self.url_of(&["api", "sessions", id.as_str(), "rules", rule.as_str()], &[]);
+        accepted(self.call(Method::DELETE, url, None).await?).await?;
+        Ok(())
     }
 
     /// GET `/api/sessions/search`: one page of messages and titles that have all words, best first; the server's own

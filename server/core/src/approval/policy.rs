@@ -1,9 +1,15 @@
 //! Decides about a call. Pure: level, workspace, grants and the call's rating in, a verdict out.
 
+use sha2::{Digest as _, Sha256};
+use tns_protocol::RuleId;
 use tns_protocol::approval::{AuditDecision, AutonomyLevel, RiskClass};
 
 use super::{Coverage, Grant};
+use crate::store::hex;
 use crate::tool::Rating;
+
+/// How much of a digest names a rule, in bytes: two of a session's 200 rules are alike once in 10¹⁵ sessions.
+const RULE_ID_BYTES: usize = 8;
 
 /// What holds when a call is decided.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +114,23 @@ fn covers(grant: &Grant, tool: &str, rating: &Rating, args_digest: &str) -> bool
 }
 
 impl Grant {
+    /// Returns the id of the rule that it is: a digest of what it covers, so that the same is never there twice.
+    pub fn id(&self) -> RuleId {
+        let Self { tool, class, covers } = self;
+        let class = class.as_str();
+        let (kind, what) = match covers {
+            Coverage::Tool => ("tool", ""),
+            Coverage::Key(key) => ("key", key.as_str()),
+            Coverage::Exact(digest) => ("exact", digest.as_str()),
+            Coverage::Pinned(pin) => ("pinned", pin.as_str()),
+        };
+        let digest = Sha256::digest([tool, class, kind, what].join("\0"));
+        match RuleId::parse(format!("rule-{}", hex(&digest[..RULE_ID_BYTES]))) {
+            Ok(id) => id,
+            Err(_) => unreachable!("hex digits are a valid id"),
+        }
+    }
+
     /// Says what the grant covers, for the person who gives it.
     pub fn describe(&self) -> String {
         let class = self.class.as_str();
@@ -196,6 +219,21 @@ mod tests {
         assert!(asks(&Rating { key: Some("git pushx".into()), ..rating(RiskClass::Network) }));
         assert!(asks(&Rating { key: None, ..rating(RiskClass::Network) }));
         assert!(asks(&rating(RiskClass::Write)));
+    }
+
+    #[test]
+    fn the_same_grant_is_the_same_rule_and_no_other() {
+        use RiskClass::{Exec, Network, Unknown, Write};
+        let of = |tool, class| grant_for(tool, &rating(class), "d").unwrap();
+        let plain = Grant { covers: Coverage::Tool, ..of("t", Write) };
+        let grants =
+            [of("t", Write), of("t", Network), of("u", Write), of("t", Exec), of("t", Unknown), plain];
+        for (at, one) in grants.iter().enumerate() {
+            for (other, two) in grants.iter().enumerate() {
+                assert_eq!(one.id() == two.id(), at == other, "{one:?} {two:?}");
+            }
+        }
+        assert_eq!(grants[0].id(), of("t", Write).id());
     }
 
     #[test]

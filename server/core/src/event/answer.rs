@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tns_protocol::{AgentId, DocumentId, ErrorCode, MessageId, Seq, ToolCallId};
 
-use crate::approval::ApprovalRequest;
+use crate::approval::{ApprovalRequest, Grant};
 use crate::store::{
     DocumentInfo, EventPage, EventQuery, Hit, MAX_PAGE_EVENTS, SessionKey, Store, StoreError,
 };
@@ -44,6 +44,8 @@ pub enum Answer {
     },
     /// What waits for its turn, first come first.
     Queue(Vec<(MessageId, String)>),
+    /// What is covered, oldest first.
+    Grants(Vec<Grant>),
     /// A document is in the knowledge base.
     KbAdded {
         /// Its id.

@@ -33,6 +33,7 @@ pub fn event(event: &mut DurableEvent) {
                 coverage(&mut grant.covers);
             }
         }
+        DurableEvent::RuleChanged(changed) => coverage(&mut changed.grant.covers),
         DurableEvent::Audited(record) => {
             lines(&mut record.reasons);
             words(&mut record.summary);

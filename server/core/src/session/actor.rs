@@ -4,6 +4,7 @@
 //! for the store: an event is shown when it is stored, so that what a client has seen is never lost. A
 //! turn's model call runs beside the commit of the message that it answers.
 
+mod approvals;
 mod beside;
 mod commands;
 mod life;

@@ -4,20 +4,19 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tns_protocol::approval::{AuditDecision, AutonomyLevel, Decision};
+use tns_protocol::approval::{AuditDecision, AutonomyLevel};
 use tns_protocol::{AgentId, DocumentId, ErrorCode, ToolCallId};
 
 use super::{Actor, answer_event, reply, turns::OpenedAgent};
 use crate::agent::{Agent, MAX_AGENTS, NewAgent};
 use crate::approval::broker::Settled;
-use crate::approval::{ApprovalRequest, AuditRecord};
 use crate::engine::{Engine, OpenError, Pricing};
-use crate::event::{Answer, ApprovalResolved, DurableEvent, LiveEvent, Refusal, TeamUpdated};
+use crate::event::{Answer, DurableEvent, LiveEvent, Refusal, TeamUpdated};
 use crate::session::client_tools::ClientToolDef;
 use crate::session::port::Outgoing;
 use crate::session::{
-    AgentChange, ConnectionId, DecideCommand, JoinKind, KbSearchCommand, ReplyTo, SessionCommand,
-    SessionSnapshot, SubscriberRef,
+    AgentChange, ConnectionId, JoinKind, KbSearchCommand, ReplyTo, SessionCommand, SessionSnapshot,
+    SubscriberRef,
 };
 use crate::store::{Collection, Condition, KnowledgeQuery, NewDocument, SessionState};
 
@@ -38,6 +37,8 @@ impl Actor {
             SessionCommand::QueueList(to) => self.on_queue_list(to).await,
             SessionCommand::QueueRemove(id, to) => self.on_queue_remove(&id, to).await,
             SessionCommand::QueueEdit(id, text, to) => self.on_queue_edit(&id, text, to).await,
+            SessionCommand::RulesList(to) => self.reply(to, Answer::Grants(self.state.grants.clone())),
+            SessionCommand::RulesRemove(rule, by, to) => self.on_rules_remove(&rule, by, to).await,
             SessionCommand::UpdateAgent(change, to) => self.on_update_agent(change, to),
             SessionCommand::Leave(connection) => self.on_leave(connection),
             SessionCommand::Chat(chat, to) => self.on_chat(chat, to).await,
@@ -235,74 +236,6 @@ impl Actor {
         Outgoing::durable(DurableEvent::TeamUpdated(team))
     }
 
-    async fn on_decide(&mut self, decide: DecideCommand, to: ReplyTo) {
-        let DecideCommand { call, decision, reason, edited_args, by } = decide;
-        let Some(pending) = self.broker.find(&call) else {
-            let message =
-                format!("no call {call} waits for an answer: it is settled, or not of this session");
-            return self.refuse(to, "tool_approve", ErrorCode::UnknownToolCall, message);
-        };
-        let request = pending.request.clone();
-        let edited = edited_args.is_some();
-        let grant = match decision {
-            Decision::Always if !edited => request.grant.clone(),
-            Decision::Always | Decision::Approve | Decision::Reject => None,
-        };
-        let audited = match decision {
-            Decision::Reject => AuditDecision::Rejected,
-            Decision::Always if grant.is_some() => AuditDecision::Always,
-            // Where `always` covers nothing it counts once.
-            Decision::Always | Decision::Approve => AuditDecision::Approved,
-        };
-        let next = grant.as_ref().map(|grant| {
-            let mut next = self.state.clone();
-            next.grants.push(grant.clone());
-            next
-        });
-        let mut events = vec![resolved(&request, audited, &by, grant)];
-        // Edited arguments are rated first; the turn records what will run.
-        if !edited || decision == Decision::Reject {
-            events.push(audit(&request, audited, &by));
-        }
-        let settled = match decision {
-            Decision::Reject => Settled::Rejected { reason: rejection(reason.as_deref()) },
-            Decision::Approve | Decision::Always => Settled::Approved { edited: edited_args, by },
-        };
-        let turn = self.running_turn();
-        match self.commit(turn.as_ref(), events, next, None).await {
-            Ok(_) => {
-                if let Some(pending) = self.broker.take(&call) {
-                    pending.settle(settled);
-                }
-                self.set_approval_deadline();
-                self.reply(to, Answer::Done);
-            }
-            Err(error) => self.refuse_for_store(to, "tool_approve", &error),
-        }
-    }
-
-    /// Settles everything that waits for a person in the same way.
-    pub(super) async fn settle_all(&mut self, decision: AuditDecision, by: &str, settled: &Settled) {
-        let pending = self.broker.take_all();
-        let events: Vec<Outgoing> = pending
-            .iter()
-            .flat_map(|pending| {
-                [resolved(&pending.request, decision, by, None), audit(&pending.request, decision, by)]
-            })
-            .collect();
-        if !events.is_empty() {
-            let turn = self.running_turn();
-            if let Err(error) = self.commit(turn.as_ref(), events, None, None).await {
-                // Else the turn would end with calls that were never answered.
-                return self.fail_turn(&error).await;
-            }
-        }
-        for pending in pending {
-            pending.settle(settled.clone());
-        }
-        self.set_approval_deadline();
-    }
-
     pub(super) async fn on_approval_timeout(&mut self) {
         let reason = "Nobody was there to approve the call in time.".to_owned();
         self.settle_all(AuditDecision::Timeout, "server", &Settled::Rejected { reason }).await;
@@ -449,34 +382,9 @@ impl Actor {
             agents: self.state.agents.clone(),
             thinking: self.working().map(|running| running.agent.id.clone()),
             tools: self.tool_names(),
+            grants: self.state.grants.clone(),
             pending: self.broker.iter().map(|pending| pending.request.clone()).collect(),
             accepts_images: first.is_some_and(|engine| engine.accepts_images()),
         }
     }
-}
-
-fn rejection(reason: Option<&str>) -> String {
-    match reason.map(str::trim).filter(|reason| !reason.is_empty()) {
-        Some(reason) => format!("The call was rejected: {reason}"),
-        None => "The call was rejected.".to_owned(),
-    }
-}
-
-fn resolved(
-    request: &ApprovalRequest,
-    decision: AuditDecision,
-    by: &str,
-    grant: Option<crate::approval::Grant>,
-) -> Outgoing {
-    Outgoing::durable(DurableEvent::ApprovalResolved(ApprovalResolved {
-        call: request.call.clone(),
-        decision,
-        by: by.to_owned(),
-        grant,
-    }))
-}
-
-/// Records how a waiting call was settled.
-pub(super) fn audit(request: &ApprovalRequest, decision: AuditDecision, by: &str) -> Outgoing {
-    Outgoing::durable(DurableEvent::Audited(AuditRecord::of_request(request, decision, by)))
 }

@@ -9,9 +9,10 @@ use tns_protocol::{AgentId, ClientMessageId, ErrorCode, MessageId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::commands::audit;
+use super::approvals::audit;
 use super::{Actor, Running, Work, answer_event};
 use crate::agent::{Agent, NewAgent};
+use crate::approval::MAX_GRANTS;
 use crate::approval::broker::Settled;
 use crate::engine::{Engine, OpenError};
 use crate::event::{
@@ -336,7 +337,11 @@ impl Actor {
                     Err(error) => self.fail_turn(&error).await,
                 }
             }
-            TurnReport::Ask { request, reply } => {
+            TurnReport::Ask { mut request, reply } => {
+                if self.state.grants.len() >= MAX_GRANTS {
+                    // So that nobody is told of a cover that there is no room for.
+                    request.grant = None;
+                }
                 let turn = self.running_turn();
                 let event = Outgoing::durable(DurableEvent::ApprovalRequested((*request).clone()));
                 match self.commit(turn.as_ref(), vec![event], None, None).await {
