@@ -13,10 +13,11 @@ use crate::config::Access;
 use crate::http::Endpoint;
 use crate::provider::{Opened, Opening, Provider};
 use crate::refusal::{Said, usual_kind};
-use crate::step::{Decoder, RemoteEngine, Target, Wire, WireRequest, unwritable};
+use crate::step::{Decoder, RemoteEngine, Target, Wire, WireRequest};
 
 mod abilities;
 pub(crate) mod catalogue;
+mod context;
 mod decoder;
 mod line;
 pub(crate) mod models;
@@ -80,21 +81,17 @@ pub(crate) fn own_base(base: &str) -> &str {
 
 impl Wire for Ollama {
     fn request(&self, target: &Target, step: &StepRequest) -> Result<WireRequest, EngineError> {
-        let body = request::build(step, &target.model, &self.abilities);
+        let body = request::build(step, &target.model, &self.abilities)?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/x-ndjson"));
         if let Some(bearer) = target.endpoint.bearer()? {
             headers.insert(AUTHORIZATION, bearer);
         }
-        Ok(WireRequest {
-            url: target.endpoint.url("/api/chat"),
-            headers,
-            body: body.map_err(|error| unwritable(&error))?.into(),
-        })
+        Ok(WireRequest { url: target.endpoint.url("/api/chat"), headers, body: body.into() })
     }
 
     fn context_window(&self) -> Option<u64> {
-        self.abilities.context_window
+        self.abilities.room.window()
     }
 
     /// A model of this machine.

@@ -4,13 +4,14 @@
 use serde::{Deserialize, Serialize};
 use tns_server_core::engine::Effort;
 
+use super::context::Room;
+
 /// What requests to a model may hold.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Abilities {
     pub(super) tools: bool,
     pub(super) pictures: bool,
-    /// Most tokens that it reads at once, where Ollama tells.
-    pub(super) context_window: Option<u64>,
+    pub(super) room: Room,
     thinking: Thinking,
 }
 
@@ -42,6 +43,8 @@ pub(super) struct Shown {
     /// Absent where Ollama knows no more than that the model thinks.
     thinking: Option<Control>,
     details: Details,
+    /// What whoever made the model set: a name and a value a line.
+    parameters: String,
     /// Facts of the model's file, each named after its architecture.
     model_info: serde_json::Map<String, serde_json::Value>,
 }
@@ -70,24 +73,30 @@ impl Shown {
         let mut facts = self.model_info.iter();
         facts.find(|(name, _)| name.ends_with(".context_length"))?.1.as_u64()
     }
+
+    /// Returns the room that whoever made the model set.
+    fn num_ctx(&self) -> Option<u64> {
+        let mut lines = self.parameters.lines().map(|line| line.split_whitespace());
+        lines.find_map(|mut words| (words.next()? == "num_ctx").then(|| words.next()?.parse().ok())?)
+    }
 }
 
 impl Abilities {
     /// Of a model of which nothing is told: tools are what agents are for, the rest is not tried.
     pub(super) fn untold() -> Self {
-        Self { tools: true, pictures: false, context_window: None, thinking: Thinking::Untold }
+        Self { tools: true, pictures: false, room: Room::default(), thinking: Thinking::Untold }
     }
 
     pub(super) fn of(shown: &Shown) -> Self {
-        let context_window = shown.context_window();
+        let room = Room { of_model: shown.context_window(), set: shown.num_ctx() };
         if shown.capabilities.is_none() {
-            return Self { context_window, ..Self::untold() };
+            return Self { room, ..Self::untold() };
         }
         let can = |name: &str| shown.can(name) == Some(true);
         Self {
             tools: can("tools"),
             pictures: can("vision"),
-            context_window,
+            room,
             thinking: if can("thinking") { Thinking::of(shown) } else { Thinking::Untold },
         }
     }
@@ -147,6 +156,22 @@ mod tests {
         let able = abilities(json!({"capabilities": ["completion", "tools", "vision"], "details": {}}));
         assert!(able.tools && able.pictures);
         assert_eq!(able.think(Effort::High), None);
+    }
+
+    #[test]
+    fn what_the_makers_of_a_model_set_is_read_among_its_parameters() {
+        let room = |parameters: &str| {
+            let shown = json!({ "parameters": parameters, "model_info": { "qwen3.context_length": 40_960 } });
+            abilities(shown).room.set
+        };
+        assert_eq!(
+            room("stop           \"<|im_start|>\"\nnum_ctx                        16384\n"),
+            Some(16_384)
+        );
+        for other in ["", "num_ctx", "num_ctx many", "stop \"num_ctx 5\"", "num_ctx_x 5"] {
+            assert_eq!(room(other), None, "{other:?}");
+        }
+        assert_eq!(abilities(json!({})).room, Room::default());
     }
 
     #[test]

@@ -6,14 +6,15 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tns_protocol::ToolCallId;
-use tns_server_core::engine::StepRequest;
+use tns_server_core::engine::{EngineError, EngineErrorKind, StepRequest};
 use tns_server_core::message::{ModelMessage, ModelRole, Part};
 use tns_server_core::tool::ToolSpec;
 
 use super::abilities::{Abilities, Think};
+use super::context::{Size, TooLong};
 use super::thought;
 use crate::render;
-use crate::step::outgoing;
+use crate::step::{outgoing, unwritable};
 
 /// How long the model stays in memory after a step: a person who thinks about an approval should not
 /// wait for it to load again. Ollama's own default is five minutes.
@@ -39,11 +40,13 @@ struct Options {
     temperature: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     num_predict: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_ctx: Option<u64>,
 }
 
 impl Options {
     fn is_empty(&self) -> bool {
-        self.temperature.is_none() && self.num_predict.is_none()
+        self.temperature.is_none() && self.num_predict.is_none() && self.num_ctx.is_none()
     }
 }
 
@@ -100,8 +103,8 @@ struct OfferedFunction<'a> {
 /// text, tools and an effort are not sent.
 ///
 /// # Errors
-/// When a value can't be written as JSON.
-pub(super) fn build(step: &StepRequest, model: &str, abilities: &Abilities) -> serde_json::Result<Vec<u8>> {
+/// When a value can't be written as JSON, or the request can't fit into what the model reads.
+pub(super) fn build(step: &StepRequest, model: &str, abilities: &Abilities) -> Result<Vec<u8>, EngineError> {
     let mut messages = Vec::with_capacity(step.messages.len() + 1);
     if !step.system.trim().is_empty() {
         messages.push(Message::System { content: &step.system });
@@ -109,20 +112,54 @@ pub(super) fn build(step: &StepRequest, model: &str, abilities: &Abilities) -> s
     let mut open = Vec::new();
     for message in &step.messages {
         match message.role {
-            ModelRole::User => add_user(&mut messages, message, &open, abilities)?,
+            ModelRole::User => {
+                add_user(&mut messages, message, &open, abilities).map_err(|error| unwritable(&error))?
+            }
             ModelRole::Assistant => open = add_assistant(&mut messages, message),
         }
     }
     let tools = step.tools.iter().filter(|_| abilities.tools);
-    serde_json::to_vec(&Body {
+    let mut body = Body {
         model,
         messages,
         tools: tools.map(|spec| tool(spec)).collect(),
         think: step.effort.and_then(|effort| abilities.think(effort)),
         keep_alive: KEEP_ALIVE,
-        options: Options { temperature: step.temperature, num_predict: step.max_output_tokens },
+        options: Options {
+            temperature: step.temperature,
+            num_predict: step.max_output_tokens,
+            num_ctx: None,
+        },
         stream: true,
-    })
+    };
+    body.options.num_ctx = abilities.room.for_request(body.size()?).map_err(too_long)?;
+    serde_json::to_vec(&body).map_err(|error| unwritable(&error))
+}
+
+impl Body<'_> {
+    fn size(&self) -> Result<Size, EngineError> {
+        let written =
+            serde_json::to_vec(&(&self.messages, &self.tools)).map_err(|error| unwritable(&error))?;
+        let pictures = self.messages.iter().flat_map(|message| match message {
+            Message::User { images, .. } => images.as_slice(),
+            Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => &[],
+        });
+        let (mut count, mut data) = (0, 0);
+        for picture in pictures {
+            count += 1;
+            data += picture.len();
+        }
+        let bytes = written.len().saturating_sub(data) as u64;
+        Ok(Size { bytes, pictures: count, reply: self.options.num_predict })
+    }
+}
+
+fn too_long(TooLong(window): TooLong) -> EngineError {
+    let message = format!(
+        "the request is longer than the {window} tokens that the model is given to read; a model made with a larger \
+         num_ctx reads more"
+    );
+    EngineError { kind: EngineErrorKind::ContextOverflow, message }
 }
 
 /// Adds a user turn: tool results first and in the order of the `open` calls, since nothing but their

@@ -52,6 +52,27 @@ fn with_a_tool() -> StepRequest {
 }
 
 #[test]
+fn a_request_asks_for_the_room_that_it_needs() {
+    let reads = |window: u64| {
+        let shown =
+            json!({"capabilities": ["tools", "vision"], "model_info": {"qwen3.context_length": window}});
+        Abilities::of(&serde_json::from_value(shown).unwrap())
+    };
+    let said = |length: usize| step(vec![user(vec![text(&"a ".repeat(length / 2))])]);
+    let asked = |length: usize| built(&said(length), &reads(131_072))["options"]["num_ctx"].take();
+    assert_eq!((asked(10), asked(30_000)), (json!(8_192), json!(16_384)));
+    // A picture's bytes are no words.
+    let picture = Part::Image(Image { mime: "image/png".into(), data: "QUJD".repeat(10_000).into() });
+    let step = step(vec![user(vec![picture])]);
+    assert_eq!(built(&step, &reads(131_072))["options"], json!({ "num_ctx": 8_192 }));
+    assert_eq!(built(&step, &Abilities::untold()).get("options"), None);
+
+    let refused = build(&said(100_000), "qwen3:4b", &reads(8_192)).unwrap_err();
+    assert_eq!(refused.kind, EngineErrorKind::ContextOverflow);
+    assert!(refused.message.contains("8192 tokens"), "{}", refused.message);
+}
+
+#[test]
 fn a_whole_request_has_this_form() {
     let picture = Part::Image(Image { mime: "image/png".into(), data: "QUJD".into() });
     let note = Note::Text("Ann joined.".into());
