@@ -1,5 +1,7 @@
 //! The seam to tools: what a call would do ([`Tool::rate`]) and doing it ([`Tool::run`]).
 
+mod live;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,8 @@ use serde_json::{Map, Value};
 use tns_protocol::ToolCallId;
 use tns_protocol::approval::RiskClass;
 use tokio_util::sync::CancellationToken;
+
+pub use live::{LiveOutput, LivePieces, MAX_PIECE_BYTES};
 
 /// Arguments of a call.
 pub type Args = Map<String, Value>;
@@ -98,6 +102,8 @@ pub struct ToolRun {
     pub limit: Duration,
     /// The call that is run.
     pub call: ToolCallId,
+    /// For what people may see before the outcome, which has it all.
+    pub live: LiveOutput,
 }
 
 /// What a run gave back. A failure is a result that the model reads, never a panic.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tns_protocol::ToolCallId;
 use tns_protocol::approval::RiskClass;
-use tns_server_core::tool::{Args, ArgumentCheck, Rating, Tool, ToolOutcome, ToolRun, Workspace};
+use tns_server_core::tool::{Args, ArgumentCheck, LiveOutput, Rating, Tool, ToolOutcome, ToolRun, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::SchemaCheck;
@@ -74,6 +74,7 @@ impl Bench {
             cancel,
             limit: LIMIT,
             call: ToolCallId::parse("call-1").unwrap(),
+            live: LiveOutput::default(),
         }
     }
 }

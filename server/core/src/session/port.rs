@@ -100,6 +100,15 @@ impl TurnPort {
         self.report(TurnReport::Emit { events, stored: None }).await;
     }
 
+    /// Reports the event that `make` gives when there is room for it. Dropping the future before that loses none.
+    pub(crate) async fn emit_when_room(&self, make: impl FnOnce() -> Option<Outgoing>) {
+        if let Ok(room) = self.reports.reserve().await
+            && let Some(event) = make()
+        {
+            room.send(TurnReport::Emit { events: vec![event], stored: None });
+        }
+    }
+
     /// Reports events and waits until they are stored; `false`: they are not.
     pub(crate) async fn commit(&self, events: Vec<Outgoing>) -> bool {
         let (stored, answer) = oneshot::channel();

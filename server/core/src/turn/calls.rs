@@ -9,15 +9,17 @@ use tns_protocol::{AgentId, Timestamp};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::TurnLimits;
 use super::state::{Decided, FinishedCall, not_run};
+use super::{TurnLimits, live};
 use crate::approval::broker::Settled;
 use crate::approval::policy::{Situation, Verdict, decide};
 use crate::approval::{ApprovalRequest, AuditRecord, Grant, args_digest};
 use crate::event::{DurableEvent, ToolStarted};
 use crate::message::{ToolCall, ToolResult};
 use crate::session::port::{Outgoing, TurnPort};
-use crate::tool::{Args, ArgumentCheck, Rating, Tool, ToolOutcome, ToolRun, Workspace};
+use crate::tool::{
+    Args, ArgumentCheck, LiveOutput, LivePieces, Rating, Tool, ToolOutcome, ToolRun, Workspace,
+};
 
 /// How long a tool may take to end after it was told to.
 const STOP_GRACE: Duration = Duration::from_millis(450);
@@ -178,7 +180,14 @@ pub(crate) async fn run(context: &CallContext, approved: Approved, stop: Cancell
     }
     let limit = tool.limit().unwrap_or(context.limits.tool);
     let began = Instant::now();
-    let outcome = run_within(tool.as_ref(), &call, context, limit, &stop).await;
+    let (shown, pieces) = LivePieces::new();
+    let outcome = tokio::select! {
+        biased;
+        outcome = run_within(tool.as_ref(), &call, context, limit, &stop, shown) => outcome,
+        never = live::show(context, &call.id, &pieces) => match never {},
+    };
+    let duration = began.elapsed();
+    live::show_last(context, &call.id, pieces).await;
     let (output, truncated) = cut(outcome.output, context.limits.result_chars);
     FinishedCall {
         result: ToolResult {
@@ -190,7 +199,7 @@ pub(crate) async fn run(context: &CallContext, approved: Approved, stop: Cancell
             is_error: outcome.is_error,
         },
         ran: true,
-        duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         truncated,
     }
 }
@@ -201,6 +210,7 @@ async fn run_within(
     context: &CallContext,
     limit: Duration,
     stop: &CancellationToken,
+    live: LiveOutput,
 ) -> ToolOutcome {
     // The tool's own token, so that a time-out of one call does not stop the others.
     let ends = stop.child_token();
@@ -210,6 +220,7 @@ async fn run_within(
         cancel: ends.clone(),
         limit,
         call: call.id.clone(),
+        live,
     });
     let reason = tokio::select! {
         biased;
