@@ -37,6 +37,7 @@ mod stream_tools;
 mod team;
 mod tidy;
 mod titles;
+mod tool_output;
 mod tools;
 mod transfer;
 mod trouble;

@@ -109,7 +109,7 @@ impl Tool for Shell {
         }
         let asked = args.timeout_ms.map_or(run.limit, Duration::from_millis);
         let limit = asked.min(run.limit).min(self.config.shell_limit);
-        process::run(&self.config.exec_helper, &args.command, run.workspace.root(), limit, &run.cancel).await
+        process::run(&self.config.exec_helper, &args.command, limit, &run).await
     }
 }
 

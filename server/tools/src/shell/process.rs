@@ -1,16 +1,15 @@
 //! Starting the helper, reading what the command says, and ending it: in time, when cancelled, and when the
-//! call is dropped. It holds bounded memory whatever the command prints.
+//! call is dropped. It holds bounded memory whatever the command prints, and shows it as it comes.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use tns_server_core::tool::ToolOutcome;
+use tns_server_core::tool::{LiveOutput, ToolOutcome, ToolRun};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::environment;
 use crate::ExecHelper;
@@ -35,20 +34,27 @@ enum End {
     OutOfTime,
 }
 
-/// Runs a command in `root` and returns its output. Dropping the future ends the command too: the helper's
+/// What a command says: shown as it comes, and kept for the outcome.
+struct Said {
+    live: LiveOutput,
+    kept: Collected,
+}
+
+impl Said {
+    fn push(&mut self, bytes: &[u8]) {
+        self.live.write(bytes);
+        self.kept.push(bytes);
+    }
+}
+
+/// Runs a command and returns its output. Dropping the future ends the command too: the helper's
 /// lifeline closes with it.
-pub(super) async fn run(
-    helper: &ExecHelper,
-    command: &str,
-    root: &Path,
-    limit: Duration,
-    cancel: &CancellationToken,
-) -> ToolOutcome {
+pub(super) async fn run(helper: &ExecHelper, command: &str, limit: Duration, call: &ToolRun) -> ToolOutcome {
     let deadline = Instant::now() + limit;
-    if cancel.is_cancelled() {
+    if call.cancel.is_cancelled() {
         return ToolOutcome::error("[cancelled before it started]");
     }
-    let mut child = match start(helper, command, root) {
+    let mut child = match start(helper, command, call.workspace.root()) {
         Ok(child) => child,
         Err(error) => return ToolOutcome::error(format!("the shell's helper could not be started: {error}")),
     };
@@ -56,13 +62,13 @@ pub(super) async fn run(
         return ToolOutcome::error("the shell's helper has no output pipe");
     };
     let session = child.id();
-    let mut said = Collected::default();
+    let mut said = Said { live: call.live.clone(), kept: Collected::default() };
     let end = tokio::select! {
         status = follow(&mut child, &mut pipe, &mut said) => match status {
             Ok(status) => End::Exited(status),
             Err(error) => return ToolOutcome::error(format!("the shell's helper was lost: {error}")),
         },
-        () = cancel.cancelled() => End::Cancelled,
+        () = call.cancel.cancelled() => End::Cancelled,
         () = tokio::time::sleep_until(deadline) => End::OutOfTime,
     };
     drop(lifeline);
@@ -80,7 +86,7 @@ pub(super) async fn run(
     {
         end_session(session);
     }
-    outcome(end, said.into_text(), limit)
+    outcome(end, said.kept.into_text(), limit)
 }
 
 fn start(helper: &ExecHelper, command: &str, root: &Path) -> std::io::Result<Child> {
@@ -98,11 +104,7 @@ fn start(helper: &ExecHelper, command: &str, root: &Path) -> std::io::Result<Chi
 }
 
 /// Collects output until the helper has ended and all of it is read.
-async fn follow(
-    child: &mut Child,
-    pipe: &mut ChildStderr,
-    said: &mut Collected,
-) -> std::io::Result<ExitStatus> {
+async fn follow(child: &mut Child, pipe: &mut ChildStderr, said: &mut Said) -> std::io::Result<ExitStatus> {
     let mut chunk = vec![0; READ_BYTES];
     let status = loop {
         tokio::select! {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tns_protocol::approval::RiskClass;
+use tns_server_core::tool::LivePieces;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -47,6 +48,26 @@ async fn output_of_both_streams_is_exact_and_in_order() {
     let root = bench.workspace.root().display().to_string();
     assert_eq!(outcome, ToolOutcome::ok(format!("{root}\n[hBc] dumb\n")));
     assert_eq!(bench.run(&tool, command("true")).await, ToolOutcome::ok(""));
+}
+
+#[tokio::test]
+async fn output_is_shown_while_the_command_runs() {
+    let (bench, tool) = (Bench::new(), shell());
+    let (live, pieces) = LivePieces::new();
+    // It waits at the pipe until somebody writes.
+    let line = "mkfifo go; printf 'first \\350\\201'; cat go; printf '\\267 last' >&2";
+    let call = ToolRun { live, ..bench.call(&tool, command(line), CancellationToken::new()) };
+    let watching = async {
+        let mut shown = String::new();
+        while shown != "first " {
+            pieces.written().await;
+            shown.extend(pieces.next());
+        }
+        tokio::fs::write(bench.path("go"), "").await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(tool.run(call), watching);
+    assert_eq!(outcome, ToolOutcome::ok("first \u{8077} last"));
+    assert_eq!(pieces.last().as_deref(), Some("\u{8077} last"));
 }
 
 #[tokio::test]
