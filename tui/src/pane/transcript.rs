@@ -3,6 +3,7 @@
 
 pub(crate) mod entry;
 mod messages;
+mod output;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -4,16 +4,13 @@ use ratatui::text::{Line, Span};
 use tns_protocol::approval::AuditDecision;
 use tns_protocol::{AgentId, ClientMessageId, MessageId, ToolCallId};
 
+use crate::pane::transcript::output;
 use crate::sanitize::{self, Mode};
 use crate::text::{self, Flow};
 use crate::theme::{Role, Theme};
 
 /// Columns before an entry's text.
 const INDENT: usize = 2;
-/// Rows of a tool's output that are shown.
-const PREVIEW_ROWS: usize = 3;
-/// Bytes of a tool's output that the preview is made from.
-const PREVIEW_BYTES: usize = 16 << 10;
 /// Bytes of a call's arguments that its row is made from; a row is never that wide.
 const DETAIL_BYTES: usize = 1 << 10;
 
@@ -185,7 +182,7 @@ impl Entry {
     /// Gives a tool call its output.
     pub(crate) fn set_output(&mut self, output: &str, truncated: bool) {
         if let Kind::Tool { preview, .. } = &mut self.kind {
-            *preview = preview_of(output, truncated);
+            *preview = output::preview_of(output, truncated);
         }
     }
 
@@ -365,7 +362,7 @@ fn one_line(detail: &str) -> String {
 }
 
 /// The first `bytes` of a text, never cut inside a character.
-fn head(text: &str, bytes: usize) -> &str {
+pub(super) fn head(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
@@ -374,38 +371,13 @@ fn tail(text: &str, bytes: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 
-fn preview_of(output: &str, truncated: bool) -> Vec<String> {
-    let cut = head(output, PREVIEW_BYTES);
-    let clean = sanitize::clean(Mode::Block, cut).text;
-    let mut lines = clean.lines().filter(|line| !line.trim().is_empty());
-    let mut preview: Vec<String> = lines.by_ref().take(PREVIEW_ROWS).map(str::to_owned).collect();
-    let more = lines.count();
-    if truncated || cut.len() < output.len() {
-        preview.push("… more".to_owned());
-    } else if more > 0 {
-        preview.push(format!("… {more} more {}", if more == 1 { "line" } else { "lines" }));
-    }
-    preview
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_preview_shows_the_last_state_of_progress_and_counts_the_rest() {
-        assert_eq!(preview_of("1/3\r2/3\r3/3\nok\n", false), ["3/3", "ok"]);
-        assert_eq!(preview_of("a\nb\n\nc\nd\n", false), ["a", "b", "c", "… 1 more line"]);
-        assert_eq!(preview_of("    12\tfn main\n", false), ["    12    fn main"]);
-        assert_eq!(preview_of("a", true), ["a", "… more"]);
-        assert_eq!(preview_of("", false), Vec::<String>::new());
-    }
-
-    #[test]
     fn what_is_cut_is_cut_between_characters() {
         for padding in 0..4 {
-            let text = format!("{}{}", "a".repeat(PREVIEW_BYTES - padding), "职".repeat(9));
-            assert_eq!(preview_of(&text, false).len(), 2);
             let text = format!("{}{}", "a".repeat(DETAIL_BYTES - padding), "职".repeat(9));
             let line = one_line(&text);
             assert!(line.len() <= DETAIL_BYTES + '…'.len_utf8() && line.ends_with('…'), "{line}");
