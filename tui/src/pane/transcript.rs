@@ -221,6 +221,14 @@ impl Transcript {
         }
     }
 
+    /// Shows a piece of what a running tool call writes.
+    pub(crate) fn tool_writes(&mut self, id: &ToolCallId, piece: &str) {
+        if let Some(index) = self.find_tool(id) {
+            self.entries[index].write_output(piece);
+            self.touch(index);
+        }
+    }
+
     fn find_tool(&self, id: &ToolCallId) -> Option<usize> {
         self.entries.iter().rposition(|entry| matches!(&entry.kind, Kind::Tool { id: of, .. } if of == id))
     }
@@ -228,6 +236,7 @@ impl Transcript {
     /// Ends a turn: what is shown of it is final.
     pub(crate) fn settle(&mut self) {
         self.close_streams();
+        self.entries[self.settled..].iter_mut().for_each(Entry::forget_output);
         self.settled = self.end();
     }
 

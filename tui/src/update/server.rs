@@ -205,6 +205,9 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Turn {
             let detail = detail_of(&start.args);
             model.transcript.tool(&start.tool_call_id, &start.tool, &detail, ToolState::Running);
         }
+        ServerMessage::ToolOutput(output) => {
+            model.transcript.tool_writes(&output.tool_call_id, &output.content);
+        }
         // A refused call shows its decision, which the audit tells.
         ServerMessage::ToolResult(result) if result.refused => {}
         ServerMessage::ToolResult(result) => {
@@ -285,7 +288,6 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Turn {
         | ServerMessage::ResponseEnd(_)
         | ServerMessage::ImageDelta(_)
         | ServerMessage::ToolPending(_)
-        | ServerMessage::ToolOutput(_)
         | ServerMessage::SessionListResult(_)
         | ServerMessage::SessionForked(_)
         | ServerMessage::QueueListResult(_)

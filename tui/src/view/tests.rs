@@ -35,6 +35,48 @@ fn an_approval_is_pinned_above_the_composer() {
     assert_snapshot!("approval_40x12", waiting(40, 12).drawn());
 }
 
+/// A command that runs and has written something.
+fn running(columns: u16, rows: u16) -> Screen {
+    let mut screen = Screen::new(columns, rows);
+    screen.submit("Test it, please 请测试");
+    screen.frame("agent_state", None, json!({"agentId": AGENT, "status": "thinking", "role": "assistant"}));
+    let start = json!({
+        "agentId": AGENT, "toolCallId": "c1", "tool": "shell", "args": {"command": "cargo test"}, "risk": "medium",
+    });
+    screen.frame("tool_start", Some(2), start);
+    let pieces = [
+        "running 6 tests\ntest a ... ok\ntest b .",
+        ".. ok\ntest 部门表 ... ok\n\u{1b}[31mtest d ... FAILED\u{1b}[0m\n",
+    ];
+    for content in pieces {
+        screen.frame("tool_output", None, json!({"agentId": AGENT, "toolCallId": "c1", "content": content}));
+    }
+    let long = format!("test {} ... ok\n1/2\r2/2", "long_name_".repeat(9));
+    screen.frame("tool_output", None, json!({"agentId": AGENT, "toolCallId": "c1", "content": long}));
+    screen.after(1_400);
+    screen
+}
+
+#[test]
+fn a_running_command_shows_its_last_lines_until_its_result_comes() {
+    let mut screen = running(80, 24);
+    assert_snapshot!("running_80x24", screen.drawn());
+    assert_snapshot!("running_40x12", running(40, 12).drawn());
+    let result =
+        json!({"agentId": AGENT, "toolCallId": "c1", "tool": "shell", "duration": 1_500, "result": "fine"});
+    screen.frame("tool_result", Some(3), result);
+    let drawn = screen.drawn();
+    assert!(
+        drawn.contains("shell cargo test · ok · 1.5 s\n    fine\n") && !drawn.contains("FAILED"),
+        "{drawn}"
+    );
+    // What comes late, or of a call that nobody knows, shows nothing.
+    for call in ["c1", "c2"] {
+        screen.frame("tool_output", None, json!({"agentId": AGENT, "toolCallId": call, "content": "late"}));
+    }
+    assert_eq!(screen.drawn(), drawn);
+}
+
 #[test]
 fn a_lost_connection_is_said_and_the_composer_stays_usable() {
     let mut screen = Screen::new(40, 12);

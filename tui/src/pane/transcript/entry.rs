@@ -4,7 +4,7 @@ use ratatui::text::{Line, Span};
 use tns_protocol::approval::AuditDecision;
 use tns_protocol::{AgentId, ClientMessageId, MessageId, ToolCallId};
 
-use crate::pane::transcript::output;
+use crate::pane::transcript::output::Output;
 use crate::sanitize::{self, Mode};
 use crate::text::{self, Flow};
 use crate::theme::{Role, Theme};
@@ -76,8 +76,8 @@ pub(crate) enum Kind {
         state: ToolState,
         /// What it is called with, on one line.
         detail: String,
-        /// The first rows of its output.
-        preview: Vec<String>,
+        /// What it gave, or has given so far.
+        output: Output,
     },
     /// What an agent thinks before it goes on; the log does not keep it.
     Reasoning {
@@ -124,7 +124,7 @@ impl Entry {
 
     /// Makes a tool call's entry.
     pub(crate) fn tool(id: ToolCallId, state: ToolState, tool: &str, detail: &str) -> Self {
-        let kind = Kind::Tool { id, state, detail: one_line(detail), preview: Vec::new() };
+        let kind = Kind::Tool { id, state, detail: one_line(detail), output: Output::default() };
         Self::new(kind, tool, "")
     }
 
@@ -181,8 +181,22 @@ impl Entry {
 
     /// Gives a tool call its output.
     pub(crate) fn set_output(&mut self, output: &str, truncated: bool) {
-        if let Kind::Tool { preview, .. } = &mut self.kind {
-            *preview = output::preview_of(output, truncated);
+        if let Kind::Tool { output: shown, .. } = &mut self.kind {
+            shown.set(output, truncated);
+        }
+    }
+
+    /// Gives a tool call that runs a piece of its output.
+    pub(crate) fn write_output(&mut self, piece: &str) {
+        if let Kind::Tool { state: ToolState::Running, output, .. } = &mut self.kind {
+            output.write(piece);
+        }
+    }
+
+    /// Forgets what a tool call has written whose result has not come.
+    pub(crate) fn forget_output(&mut self) {
+        if let Kind::Tool { state: ToolState::Running, output, .. } = &mut self.kind {
+            *output = Output::default();
         }
     }
 
@@ -210,7 +224,7 @@ impl Entry {
             Kind::Notice { .. } => self.flow.row_count(),
             Kind::Reasoning { folded: true, .. } => 1,
             Kind::Reasoning { .. } => 1 + self.flow.row_count(),
-            Kind::Tool { preview, .. } => 1 + preview.len(),
+            Kind::Tool { output, .. } => 1 + output.rows().len(),
         }
     }
 
@@ -233,10 +247,10 @@ impl Entry {
                 };
                 Line::styled(format!("{mark}{}", self.flow.row(index)), theme.style(*role))
             }
-            Kind::Tool { state, detail, preview, .. } => match index.checked_sub(1) {
+            Kind::Tool { state, detail, output, .. } => match index.checked_sub(1) {
                 None => self.tool_row(state, detail, columns, theme),
                 Some(line) => {
-                    let text = preview.get(line).map_or("", String::as_str);
+                    let text = output.rows().get(line).map_or("", String::as_str);
                     let text = text::truncate(text, columns.saturating_sub(2 * INDENT));
                     Line::styled(format!("    {text}"), theme.style(Role::Faint))
                 }
@@ -367,7 +381,7 @@ pub(super) fn head(text: &str, bytes: usize) -> &str {
 }
 
 /// The last `bytes` of a text, never cut inside a character.
-fn tail(text: &str, bytes: usize) -> &str {
+pub(super) fn tail(text: &str, bytes: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 

@@ -256,6 +256,23 @@ fn a_thought_is_one_faint_row_unless_it_is_unfolded() {
 }
 
 #[test]
+fn what_calls_write_stands_under_each_and_goes_with_the_turn_that_brings_no_result() {
+    let mut transcript = Transcript::default();
+    for id in ["1", "2"] {
+        transcript.tool(&call(id), "shell", id, ToolState::Running);
+    }
+    for (id, piece) in [("2", "b\n"), ("1", "a\n"), ("2", "c 职\n")] {
+        transcript.tool_writes(&call(id), piece);
+    }
+    let both = ["shell 1 · running", "a", "shell 2 · running", "b", "c 职"];
+    assert_eq!(words(&mut transcript, 40, 9), both);
+    assert_eq!(transcript.entries[0].row(1, 40, Theme::Plain).style, Theme::Plain.style(Role::Faint));
+    transcript.tool_done(&call("1"), "shell", ToolState::Done { ok: true, millis: 1 }, "whole", false);
+    transcript.settle();
+    assert_eq!(words(&mut transcript, 40, 9), ["shell 1 · ok · 1 ms", "whole", "shell 2 · running"]);
+}
+
+#[test]
 fn the_oldest_entries_go_when_there_are_too_many() {
     let mut transcript = Transcript::default();
     for n in 0..=MAX_ENTRIES {
