@@ -225,7 +225,7 @@ pub struct SearchList {
     /// Give this as `cursor` for the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// Every message can be found; false for a while after an upgrade.
+    /// Every message can be found; false while some are being indexed, such as after an upgrade.
     pub complete: bool,
 }
 

@@ -201,6 +201,88 @@ async fn a_rule_that_is_taken_back_while_a_turn_runs_covers_none_of_its_later_ca
     assert_eq!(std::fs::read_to_string(server.workspace().join("a.txt")).unwrap(), "1");
 }
 
+/// A shell line that ends when the test makes a file.
+const WAITS: &str = "while [ ! -e go ]; do sleep 0.01; done";
+
+/// Begins a turn whose first call runs until the file `go` is there, with the next one decided already.
+async fn decided_ahead(socket: &mut Socket) {
+    socket.chat("s", "go on").await;
+    let request = socket.expect("tool_approve_request").await;
+    socket.decide("s", call_id(&request), "approve").await;
+    assert_eq!(socket.expect("tool_start").await["tool"], "shell");
+}
+
+#[tokio::test]
+async fn a_call_that_was_decided_ahead_is_looked_at_again_when_it_is_to_run() {
+    let listing = || call("list_dir", json!({}));
+    for (later, tool) in [(write_file("a.txt", "2"), "file_write"), (listing(), "list_dir")] {
+        let first = Script::new().step([write_file("a.txt", "1")]).text("ok");
+        let server = start(first.step([shell(WAITS), later]).text("ok")).await;
+        let mut socket = server.extended("s").await;
+        assert_eq!(ask(&mut socket, "s", "always").await, "always");
+        let rule = rules(&mut socket, "s").await[0]["ruleId"].clone();
+        decided_ahead(&mut socket).await;
+        if tool == "file_write" {
+            socket.send("s", "rules_remove", json!({ "ruleId": rule })).await;
+            socket.expect("rules_update").await;
+        } else {
+            socket.send("s", "set_autonomy", json!({ "level": "MANUAL" })).await;
+            socket.expect("autonomy_changed").await;
+        }
+        std::fs::write(server.workspace().join("go"), "").unwrap();
+        let request = socket.expect("tool_approve_request").await;
+        assert_eq!(request["tool"], tool);
+        socket.decide("s", call_id(&request), "reject").await;
+        let events = socket.until("done").await;
+        assert!(of_type(&events, "tool_start").is_empty(), "{:?}", types(&events));
+        assert_eq!(std::fs::read_to_string(server.workspace().join("a.txt")).unwrap(), "1");
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_settles_a_call_that_is_asked_about_again() {
+    let script = Script::new()
+        .step([write_file("a.txt", "1")])
+        .text("ok")
+        .step([shell(WAITS), write_file("a.txt", "2")])
+        .text("never");
+    let server = start(script).await;
+    let mut socket = server.extended("s").await;
+    assert_eq!(ask(&mut socket, "s", "always").await, "always");
+    let rule = rules(&mut socket, "s").await[0]["ruleId"].clone();
+    decided_ahead(&mut socket).await;
+    socket.send("s", "rules_remove", json!({ "ruleId": rule })).await;
+    socket.expect("rules_update").await;
+    std::fs::write(server.workspace().join("go"), "").unwrap();
+    socket.expect("tool_approve_request").await;
+    socket.send("s", "cancel", json!({})).await;
+    let events = socket.until("interrupted").await;
+    assert_eq!(of_type(&events, "audit_entry")[0]["decision"], "cancelled");
+    assert_eq!(std::fs::read_to_string(server.workspace().join("a.txt")).unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_rule_that_an_older_program_kept_twice_is_taken_back_whole() {
+    let setup = setup(turns([write_file("a.txt", "1"), write_file("a.txt", "2")]));
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.extended("s").await;
+    assert_eq!(ask(&mut socket, "s", "always").await, "always");
+    server.stop().await;
+    let record = setup.store.find_session(LOCAL_PRINCIPAL, &session("s")).await.unwrap().unwrap();
+    let mut state = record.state;
+    state.grants.push(state.grants[0].clone());
+    setup.store.append(Append { state: Some(state), ..Append::new(record.key, Vec::new()) }).await.unwrap();
+
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.extended("s").await;
+    let rule = rules(&mut socket, "s").await[0]["ruleId"].clone();
+    socket.send("s", "rules_remove", json!({ "ruleId": rule })).await;
+    socket.expect("rules_update").await;
+    assert_eq!(rules(&mut socket, "s").await, [] as [Value; 0]);
+    assert_eq!(ask(&mut socket, "s", "reject").await, "rejected");
+}
+
 #[tokio::test]
 async fn rules_are_listed_and_taken_back_over_http_and_hold_in_no_fork() {
     let server = start(turns([write_file("a.txt", "1"), write_file("a.txt", "2")])).await;

@@ -408,7 +408,8 @@ fn log(turns: &[Turn]) -> Vec<NewEvent> {
             }
             4 => {
                 let covers = Coverage::Key(said.clone());
-                let grant = Grant { tool: "shell".into(), class: RiskClass::Network, covers };
+                let summary = (at % 3 == 0).then(|| said.clone());
+                let grant = Grant { tool: "shell".into(), class: RiskClass::Network, covers, summary };
                 DurableEvent::RuleChanged(RuleChanged { grant, removed: at % 2 == 0, by: "local".into() })
             }
             _ => DurableEvent::KbRemoved(DocumentId::parse("doc-0").unwrap()),

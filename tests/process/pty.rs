@@ -330,7 +330,7 @@ async fn what_was_allowed_for_good_is_listed_and_taken_back_on_the_screen_and_on
     let id = listed.split('\t').next().unwrap();
     assert_eq!(
         listed,
-        format!("{id}\tallow\tBUILD_TEST\tevery `make test` of class BUILD_TEST in this session\n")
+        format!("{id}\tallow\tBUILD_TEST\tshell\tevery `make test` of class BUILD_TEST in this session\n")
     );
     let rules = home.run(&["rules", "list", "--session", "s", "--json"]).await.json();
     assert_eq!(rules["rules"][0]["ruleId"], json!(id));

@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the rules, oldest first: id, effect, class, what it covers
+    /// List the rules, oldest first: id, effect, class, tool, what it covers
     List,
     /// Take rules back; what they covered asks again from the next call on
     Rm {
@@ -85,7 +85,8 @@ fn table(rules: &[Rule]) -> String {
             RuleEffect::Allow => "allow",
         };
         // Writing into a String can't fail.
-        let _ = writeln!(text, "{}\t{effect}\t{}\t{}", rule.rule_id, rule.risk_class.as_str(), rule.covers);
+        let Rule { rule_id, risk_class, tool, covers, .. } = rule;
+        let _ = writeln!(text, "{rule_id}\t{effect}\t{}\t{tool}\t{covers}", risk_class.as_str());
     }
     text
 }

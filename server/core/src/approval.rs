@@ -24,6 +24,9 @@ pub struct Grant {
     pub class: RiskClass,
     /// Which calls of the tool.
     pub covers: Coverage,
+    /// What was to run, where that alone is covered: one line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
 }
 
 /// Which calls of a tool a [`Grant`] covers.

@@ -12,7 +12,8 @@
 //!   that is damaged holds up no write, and is made anew.
 //! * An upgrade is one transaction, whole or not at all. It makes the index of messages empty but for titles; the
 //!   messages that were there are added while nothing else waits, 200 a step, the newest first, also over
-//!   restarts. Until then a search says that it is not complete. So an upgrade takes no longer than its tables.
+//!   restarts. Until then a search says that it is not complete. So an upgrade takes no longer than its tables, and
+//!   than overwriting an index that is made anew.
 
 mod sqlite;
 

@@ -25,7 +25,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -115,6 +115,8 @@ struct Shared {
     head: AtomicU64,
     /// Transactions committed so far.
     commits: AtomicU64,
+    /// A search met damage in the index of messages.
+    index_damaged: AtomicBool,
 }
 
 /// The store's counters, owned by the writer. A place that is not committed leaves a gap.
@@ -135,7 +137,9 @@ impl Numbers {
             .query_row("SELECT value FROM meta WHERE key = 'last_gseq'", [], |row| row.get(0))
             .optional()?;
         let kept = kept.and_then(|kept| kept.parse().ok()).unwrap_or(0);
-        Ok(Self { last_gseq: event.max(document_head).max(kept), document_head })
+        // The index may have gone over places that were given and not kept: what came there now would never follow.
+        let indexed = index::Covered::read(connection)?.to;
+        Ok(Self { last_gseq: event.max(document_head).max(kept).max(indexed), document_head })
     }
 
     /// Writes down the last place: the events that had it are erased, and it must not be given again.
@@ -290,7 +294,15 @@ impl Store for SqliteStore {
 
     async fn search(&self, query: SearchQuery) -> Result<SearchPage, StoreError> {
         let head = self.shared.head.load(Ordering::Acquire);
-        self.readers.read(move |connection| search::search(connection, &query, head)).await
+        let shared = Arc::clone(&self.shared);
+        let search = move |connection: &Connection| {
+            let found = search::search(connection, &query, head);
+            // The next write has it made anew.
+            let damaged = found.as_ref().is_err_and(Fault::is_of_index);
+            shared.index_damaged.fetch_or(damaged, Ordering::Relaxed);
+            found
+        };
+        self.readers.read(search).await
     }
 
     async fn rate(

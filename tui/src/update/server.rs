@@ -294,11 +294,12 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Turn {
         | ServerMessage::FeedbackStored(_)
         | ServerMessage::Unknown(_) => {}
         ServerMessage::RulesUpdate(RulesUpdate { rule, removed, .. }) => {
+            // A log may be another session's up to a place, whose rules do not hold here.
             let text = match removed {
                 true => format!("asks again: {}", rule.covers),
                 false => format!("runs unasked from now on: {} · /rules takes it back", rule.covers),
             };
-            model.transcript.notice(Role::Faint, &text);
+            passing(model, source, &text);
         }
         ServerMessage::RulesListResult(list) => command::show_rules(model, list.rules),
         ServerMessage::KbAdded(added) if !added.duplicate => {

@@ -47,7 +47,7 @@ pub(super) async fn run(context: &Context, rest: &Rest, args: Args) -> anyhow::R
     // It belongs to the server's pages, not to what is printed.
     found.next_cursor = None;
     if !found.complete {
-        context.out.note("older messages are still being added to the index; search again later");
+        context.out.note("messages are still being added to the index; search again later");
     }
     if context.out.json {
         return context.out.json(&found);

@@ -10,6 +10,8 @@ use crate::tool::Rating;
 
 /// How much of a digest names a rule, in bytes: two of a session's 200 rules are alike once in 10¹⁵ sessions.
 const RULE_ID_BYTES: usize = 8;
+/// How much is told of the one call that a grant covers.
+const MAX_SUMMARY_CHARS: usize = 160;
 
 /// What holds when a call is decided.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +100,18 @@ pub fn grant_for(tool: &str, rating: &Rating, args_digest: &str) -> Option<Grant
         RiskClass::Unknown => Coverage::Pinned(rating.pin.clone()?),
         RiskClass::Sensitive | RiskClass::Destructive | RiskClass::Escalation => return None,
     };
-    Some(Grant { tool: tool.to_owned(), class: rating.class, covers })
+    let summary = matches!(covers, Coverage::Exact(_)).then(|| first_line(&rating.summary));
+    Some(Grant { tool: tool.to_owned(), class: rating.class, covers, summary })
+}
+
+/// Returns the beginning of what is told of a call.
+fn first_line(summary: &str) -> String {
+    let line = summary.lines().next().unwrap_or_default();
+    let mut shown: String = line.chars().take(MAX_SUMMARY_CHARS).collect();
+    if shown.len() < summary.trim_end().len() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// Whether a grant covers a call. A call of another class than was approved is never covered.
@@ -116,7 +129,7 @@ fn covers(grant: &Grant, tool: &str, rating: &Rating, args_digest: &str) -> bool
 impl Grant {
     /// Returns the id of the rule that it is: a digest of what it covers, so that the same is never there twice.
     pub fn id(&self) -> RuleId {
-        let Self { tool, class, covers } = self;
+        let Self { tool, class, covers, summary: _ } = self;
         let class = class.as_str();
         let (kind, what) = match covers {
             Coverage::Tool => ("tool", ""),
@@ -138,7 +151,10 @@ impl Grant {
         match &self.covers {
             Coverage::Tool => format!("every {class} call of {tool} in this session"),
             Coverage::Key(key) => format!("every `{key}` of class {class} in this session"),
-            Coverage::Exact(_) => "exactly this call in this session".to_owned(),
+            Coverage::Exact(_) => match &self.summary {
+                Some(summary) => format!("exactly `{summary}` in this session"),
+                None => "exactly this call in this session".to_owned(),
+            },
             Coverage::Pinned(_) => format!("every call of {tool} in this session while its definition stays"),
         }
     }
@@ -181,7 +197,7 @@ mod tests {
     #[test]
     fn an_escalation_is_rejected_whatever_was_granted() {
         let grants: Vec<Grant> = [Coverage::Tool, Coverage::Exact("d".into()), Coverage::Pinned("p".into())]
-            .map(|covers| Grant { tool: "t".into(), class: RiskClass::Escalation, covers })
+            .map(|covers| Grant { tool: "t".into(), class: RiskClass::Escalation, covers, summary: None })
             .into();
         for level in AutonomyLevel::ALL {
             let verdict = decide(&situation(level, &grants), "t", &rating(RiskClass::Escalation), "d");
@@ -234,6 +250,19 @@ mod tests {
             }
         }
         assert_eq!(grants[0].id(), of("t", Write).id());
+        // What is told of it makes no other rule.
+        let told = Grant { summary: None, ..grants[3].clone() };
+        assert_eq!(
+            (told.id(), grants[3].describe().as_str()),
+            (grants[3].id(), "exactly `x` in this session")
+        );
+    }
+
+    #[test]
+    fn of_a_long_call_the_beginning_is_told() {
+        assert_eq!(first_line("make\n"), "make");
+        assert_eq!(first_line("make\nmore"), "make…");
+        assert_eq!(first_line(&"職".repeat(161)), format!("{}…", "職".repeat(160)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{MARK, named, text};
 use crate::agent::Agent;
+use crate::approval::{Coverage, Grant};
 use crate::event::{AssistantMessage, DurableEvent, MessageContext, UserMessage};
 use crate::message::{Note, Part, ToolCall, ToolResult};
 use crate::tool::Args;
@@ -24,16 +25,12 @@ pub fn event(event: &mut DurableEvent) {
             words(&mut request.summary);
             maybe(&mut request.diff);
             object(&mut request.args);
-            if let Some(grant) = &mut request.grant {
-                coverage(&mut grant.covers);
-            }
+            request.grant.iter_mut().for_each(grant);
         }
         DurableEvent::ApprovalResolved(resolved) => {
-            if let Some(grant) = &mut resolved.grant {
-                coverage(&mut grant.covers);
-            }
+            resolved.grant.iter_mut().for_each(grant);
         }
-        DurableEvent::RuleChanged(changed) => coverage(&mut changed.grant.covers),
+        DurableEvent::RuleChanged(changed) => grant(&mut changed.grant),
         DurableEvent::Audited(record) => {
             lines(&mut record.reasons);
             words(&mut record.summary);
@@ -114,9 +111,10 @@ fn note(note: &mut Note) {
     }
 }
 
-fn coverage(coverage: &mut crate::approval::Coverage) {
-    use crate::approval::Coverage;
-    match coverage {
+fn grant(grant: &mut Grant) {
+    let Grant { covers, summary, .. } = grant;
+    maybe(summary);
+    match covers {
         Coverage::Key(key) => words(key),
         // Digests.
         Coverage::Tool | Coverage::Exact(_) | Coverage::Pinned(_) => {}

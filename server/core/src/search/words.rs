@@ -186,6 +186,18 @@ impl Question {
         self.terms().all(|term| stored.contains(term.text))
     }
 
+    /// Whether a text has all terms, wherever they stand in it.
+    pub fn has_terms_in(&self, text: &str) -> bool {
+        let normal = normal(text);
+        let terms = Terms::of(&normal);
+        let all = (0..terms.len()).filter_map(|at| terms.get(at));
+        self.terms().all(|wanted| {
+            let is_it =
+                |term: &str| if wanted.open { term.starts_with(wanted.text) } else { term == wanted.text };
+            all.clone().any(is_it)
+        })
+    }
+
     /// Returns all terms; a message without one of them need not be looked at.
     pub fn terms(&self) -> impl Iterator<Item = Term<'_>> {
         self.pieces.iter().flat_map(|piece| {

@@ -77,6 +77,15 @@ pub(crate) struct Settings {
     pub(crate) client_tools: Vec<Arc<ClientTool>>,
 }
 
+impl Settings {
+    /// Whether a call is decided as with others.
+    pub(crate) fn decide_like(&self, others: &Self) -> bool {
+        self.autonomy == others.autonomy
+            && self.read_sensitive == others.read_sensitive
+            && self.grants == others.grants
+    }
+}
+
 /// A turn's end of the line. When the session drops the other one, nothing more happens.
 #[derive(Clone)]
 pub(crate) struct TurnPort {

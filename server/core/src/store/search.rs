@@ -39,7 +39,8 @@ pub struct SearchPage {
     pub hits: Vec<SearchHit>,
     /// Give this for the next page.
     pub next: Option<SearchCursor>,
-    /// Every message can be found. `false` for a while after an upgrade: the oldest ones are still being indexed.
+    /// Every message can be found. `false` while some are being indexed: older ones after an upgrade or after damage,
+    /// or of very many that came just now.
     pub complete: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::approval::policy::{Situation, Verdict, decide};
 use crate::approval::{ApprovalRequest, AuditRecord, Grant, args_digest};
 use crate::event::{DurableEvent, ToolStarted};
 use crate::message::{ToolCall, ToolResult};
-use crate::session::port::{Outgoing, TurnPort};
+use crate::session::port::{Outgoing, Settings, TurnPort};
 use crate::tool::{
     Args, ArgumentCheck, LiveOutput, LivePieces, Rating, Tool, ToolOutcome, ToolRun, Workspace,
 };
@@ -25,6 +25,8 @@ use crate::tool::{
 const STOP_GRACE: Duration = Duration::from_millis(450);
 /// What the model reads of a call that nobody may answer for.
 const NOBODY: &str = "Nobody was there to approve the call in time.";
+/// What the model reads of a call that would do something else than when it was decided.
+const CHANGED: &str = "What the call would do has changed while it waited, so it did not run; call it again.";
 /// What the model reads of a call that a cancel came before.
 pub(crate) const CANCELLED: &str = "The user cancelled the call.";
 
@@ -46,6 +48,8 @@ pub(crate) struct Approved {
     pub(crate) class: RiskClass,
     /// The decision still to be recorded, with the start; `None`: recorded when a person decided.
     audit: Option<AuditRecord>,
+    /// What held when it was let through unasked.
+    unasked: Option<Arc<Settings>>,
 }
 
 /// Finds out whether a call may run. Asks a person if it must, as long as it takes.
@@ -59,8 +63,8 @@ pub(crate) async fn authorize(
     };
     let mut rating = rate(context, &tool, &call.args).await?;
     let digest = args_digest(&call.args);
+    let settings = context.port.settings();
     let verdict = {
-        let settings = context.port.settings();
         let situation = Situation {
             level: settings.autonomy,
             trusted_workspace: context.workspace.is_trusted(),
@@ -72,7 +76,7 @@ pub(crate) async fn authorize(
     match verdict {
         Verdict::Run { decision, by } => {
             let audit = Some(record(context, &call, &rating, decision, by));
-            Ok(Approved { class: rating.class, call, tool, audit })
+            Ok(Approved { class: rating.class, call, tool, audit, unasked: Some(settings) })
         }
         Verdict::Reject { reason } => {
             let audit = record(context, &call, &rating, AuditDecision::Blocked, "server".into());
@@ -82,7 +86,7 @@ pub(crate) async fn authorize(
         Verdict::Ask { mut grant } => loop {
             match ask(context, &call, &rating, grant.take()).await {
                 Settled::Approved { edited: None, .. } => {
-                    return Ok(Approved { class: rating.class, call, tool, audit: None });
+                    return Ok(Approved { class: rating.class, call, tool, audit: None, unasked: None });
                 }
                 Settled::Approved { edited: Some(args), by } => {
                     let edited = match rate(context, &tool, &args).await {
@@ -106,7 +110,7 @@ pub(crate) async fn authorize(
                     rating = edited;
                     if !riskier {
                         let audit = Some(record(context, &call, &rating, AuditDecision::Approved, by));
-                        return Ok(Approved { class: rating.class, call, tool, audit });
+                        return Ok(Approved { class: rating.class, call, tool, audit, unasked: None });
                     }
                 }
                 Settled::Rejected { reason } => return Err(reason),
@@ -159,9 +163,28 @@ pub(crate) fn record(
     }
 }
 
+/// Looks once more at a call that was let through unasked: calls of one reply are decided ahead and run one after the
+/// other, and meanwhile a rule may have been taken back, the level lowered, or a secret read.
+async fn still_approved(context: &CallContext, approved: Approved) -> Result<Approved, FinishedCall> {
+    let holds = |then: &Arc<Settings>| then.decide_like(&context.port.settings());
+    if approved.unasked.as_ref().is_none_or(holds) {
+        return Ok(approved);
+    }
+    let Approved { call, tool, class, .. } = approved;
+    match authorize(context, call.clone(), Some(tool)).await {
+        Ok(again) if again.class == class => Ok(again),
+        Ok(_) => Err(not_run(&call, CHANGED.to_owned())),
+        Err(reason) => Err(not_run(&call, reason)),
+    }
+}
+
 /// Runs an approved call. Its start is stored before anything runs; if that fails, nothing does.
 pub(crate) async fn run(context: &CallContext, approved: Approved, stop: CancellationToken) -> FinishedCall {
-    let Approved { call, tool, class, audit } = approved;
+    let approved = match still_approved(context, approved).await {
+        Ok(approved) => approved,
+        Err(not_run) => return not_run,
+    };
+    let Approved { call, tool, class, audit, .. } = approved;
     let started = DurableEvent::ToolStarted(ToolStarted {
         call: call.id.clone(),
         agent: context.agent.clone(),

@@ -1,14 +1,36 @@
 //! What went wrong inside, and how the outside is told. It never decides what to do about it.
 
 use rusqlite::ErrorCode;
-use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+use rusqlite::ffi::{SQLITE_CORRUPT_VTAB, SQLITE_IOERR_SHMSIZE};
 use tns_server_core::store::StoreError;
 
 /// A failure on the way: of SQLite, or one that is already told as the outside will hear it.
 #[derive(Debug)]
 pub(super) enum Fault {
     Sqlite(rusqlite::Error),
+    /// Of SQLite, while it wrote into the index of messages.
+    Index(rusqlite::Error),
     Store(StoreError),
+}
+
+impl Fault {
+    /// Tells it as the outside will hear it.
+    pub(super) fn told(&self) -> StoreError {
+        match self {
+            Self::Sqlite(error) | Self::Index(error) => from_sqlite(error),
+            Self::Store(error) => error.clone(),
+        }
+    }
+
+    /// Whether the index of messages is damaged, and nothing else is known to be.
+    pub(super) fn is_of_index(&self) -> bool {
+        match self {
+            Self::Index(error) => matches!(from_sqlite(error), StoreError::Damaged(_)),
+            // Only virtual tables have this code, and the index is the only one.
+            Self::Sqlite(error) => error.sqlite_extended_error_code() == Some(SQLITE_CORRUPT_VTAB),
+            Self::Store(_) => false,
+        }
+    }
 }
 
 impl From<rusqlite::Error> for Fault {
@@ -26,8 +48,8 @@ impl From<StoreError> for Fault {
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Sqlite(error) => from_sqlite(&error),
             Fault::Store(error) => error,
+            fault @ (Fault::Sqlite(_) | Fault::Index(_)) => fault.told(),
         }
     }
 }

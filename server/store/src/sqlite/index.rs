@@ -13,7 +13,7 @@
 use rusqlite::{Connection, Row, params};
 use tns_server_core::event::DurableEvent;
 use tns_server_core::search::{KINDS, index_terms, text_of};
-use tns_server_core::store::{SessionKey, StoreError, hex};
+use tns_server_core::store::{SessionKey, hex};
 
 use super::error::Fault;
 use super::session::Head;
@@ -33,6 +33,8 @@ const OWNER: char = '\u{E000}';
 /// The facts that say from which place on, and up to which, messages are in the index.
 const FROM: &str = "search_from";
 const TO: &str = "search_to";
+/// The fact that says that it is to be made anew.
+const DAMAGED: &str = "search_damaged";
 
 /// A stretch of the log; titles have one for themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Block {
     /// Places of one block, as a power of two. What begins with two letters is merged in a millisecond then, and a
     /// rare word looked for in 31 blocks of a million events in some.
     const BITS: u32 = 15;
-    /// Characters that it takes in a term: for 5 · 10¹⁰ events.
+    /// Characters that it takes in a term: for 3 · 10¹⁰ events.
     const DIGITS: usize = 4;
 
     /// Returns the block of a place in the log.
@@ -130,7 +132,8 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> Result<(), F
             Direction::Out => connection
                 .prepare_cached("INSERT INTO search (search, rowid, terms) VALUES ('delete', ?1, ?2)")?,
         }
-        .execute(params![change.row, change.terms])?;
+        .execute(params![change.row, change.terms])
+        .map_err(Fault::Index)?;
     }
     Ok(())
 }
@@ -190,14 +193,27 @@ pub(super) fn follow(connection: &Connection, head: u64) -> Result<u64, Fault> {
 /// Hands the rows that FTS5 keeps back until the commit to the file, so that an index that can't take them tells
 /// it here.
 pub(super) fn flush(connection: &Connection) -> Result<(), Fault> {
-    connection.prepare_cached("INSERT INTO search (search) VALUES ('flush')")?.execute([])?;
+    let mut statement = connection.prepare_cached("INSERT INTO search (search) VALUES ('flush')")?;
+    statement.execute([]).map(drop).map_err(Fault::Index)
+}
+
+/// Notes that it is damaged, so that the next start knows as well.
+pub(super) fn mark_damaged(connection: &Connection) -> Result<(), Fault> {
+    let sql = "INSERT INTO meta (key, value) VALUES (?1, '1') ON CONFLICT DO NOTHING";
+    connection.prepare_cached(sql)?.execute([DAMAGED])?;
     Ok(())
+}
+
+/// Whether it is to be made anew.
+pub(super) fn is_damaged(connection: &Connection) -> Result<bool, Fault> {
+    Ok(connection.prepare_cached("SELECT 1 FROM meta WHERE key = ?1")?.exists([DAMAGED])?)
 }
 
 /// Empties a damaged index and adds the titles; the messages are added by and by.
 pub(super) fn renew(connection: &Connection, head: u64) -> Result<(), Fault> {
     connection.execute("INSERT INTO search (search) VALUES ('delete-all')", [])?;
     connection.execute("INSERT INTO search (search, rank) VALUES ('secure-delete', 1)", [])?;
+    connection.execute("DELETE FROM meta WHERE key = ?1", [DAMAGED])?;
     set(connection, FROM, head + 1)?;
     set(connection, TO, head)?;
     add_titles(connection)?;
@@ -273,9 +289,13 @@ pub(super) fn add_titles(connection: &Connection) -> Result<(), Fault> {
 
 /// Removes a session's messages and its title. One that is damaged must not keep them either: it is emptied.
 pub(super) fn forget_session(write: &mut Write<'_>, key: SessionKey, session: &Head) -> Result<(), Fault> {
-    match remove(write.connection, key, session).map_err(StoreError::from) {
-        Err(StoreError::Damaged(_)) => renew(write.connection, write.numbers.last_gseq),
-        done => Ok(done?),
+    match remove(write.connection, key, session) {
+        Err(fault) if fault.is_of_index() => {
+            // Else the new index would have its title.
+            write.connection.execute("UPDATE sessions SET title = NULL WHERE pk = ?1", [key.0])?;
+            renew(write.connection, write.numbers.last_gseq)
+        }
+        done => done,
     }
 }
 

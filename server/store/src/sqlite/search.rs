@@ -112,9 +112,10 @@ impl Search<'_> {
             }
             let Ok(event) = log::body_of(row, 5) else { continue };
             let Some((source, text)) = text_of(&event) else { continue };
-            if let Some(candidate) = self.candidate(row, source, &text)? {
+            // Counted as the index would give them, so that the next page has the same ranking.
+            if self.question.has_terms_in(&text) {
                 found.look_at(&text);
-                found.candidates.push(candidate);
+                found.candidates.extend(self.candidate(row, source, &text)?);
             }
         }
         Ok(true)

@@ -80,6 +80,7 @@ impl Writer {
         options: &Options,
     ) -> Result<Self, StoreError> {
         let indexed = Covered::read(&connection)?.to;
+        let index_damaged = index::is_damaged(&connection)?;
         let (sender, jobs) = sync_channel(WRITE_QUEUE);
         let owner = Owner {
             connection,
@@ -90,9 +91,10 @@ impl Writer {
             held: None,
             titles: Vec::new(),
             indexed,
-            follow_at: (indexed < numbers.last_gseq).then(|| Instant::now() + options.quiet),
+            follow_at: (indexed < numbers.last_gseq || index_damaged).then(|| Instant::now() + options.quiet),
             quiet: options.quiet,
-            index_damaged: false,
+            index_damaged,
+            index_stuck: false,
             chores: Chores::Waiting,
             unscrubbed: None,
             #[cfg(test)]
@@ -196,6 +198,8 @@ struct Owner {
     quiet: Duration,
     /// It is to be made anew, and left alone until then.
     index_damaged: bool,
+    /// Its last step failed for another reason. Groups leave it alone until one succeeds.
+    index_stuck: bool,
     chores: Chores,
     /// Erased text is still in the log file; when emptying that was last tried.
     unscrubbed: Option<Instant>,
@@ -234,6 +238,9 @@ impl Owner {
                 match self.jobs.try_recv() {
                     Ok(job) => return Some(job),
                     Err(TryRecvError::Disconnected) => return None,
+                    Err(TryRecvError::Empty) if self.follow_at.is_some_and(|at| at <= Instant::now()) => {
+                        self.follow_in_quiet();
+                    }
                     Err(TryRecvError::Empty) => self.do_chore(),
                 }
                 continue;
@@ -260,31 +267,38 @@ impl Owner {
                 Chores::Waiting
             }
             Ok(Left::Nothing) => Chores::Done,
-            Err(_) => Chores::Resting,
+            Err(fault) => {
+                if fault.is_of_index() {
+                    self.index_damaged = true;
+                    self.follow_at = Some(Instant::now());
+                }
+                Chores::Resting
+            }
         };
     }
 
     /// Lets the index follow by one step; one that is damaged is made anew.
     fn follow_in_quiet(&mut self) {
         let head = self.numbers.last_gseq;
-        let mut followed = Err(StoreError::Damaged(String::new()));
+        let mut followed = Ok(self.indexed);
         if !self.index_damaged {
             followed = self.alone(|connection| index::follow(connection, head));
+            self.index_damaged = followed.as_ref().is_err_and(Fault::is_of_index);
         }
-        if let Err(StoreError::Damaged(_)) = followed {
+        if self.index_damaged {
             followed = self.alone(|connection| index::renew(connection, head)).map(|()| head);
             self.index_damaged = followed.is_err();
             self.chores = Chores::Waiting;
         }
+        self.index_stuck = followed.is_err();
         self.follow_at = self.follow_at.filter(|_| followed.as_ref().is_ok_and(|reached| *reached < head));
         self.indexed = followed.unwrap_or(self.indexed);
     }
 
     /// Does something that can wait, in a transaction of its own. Where it fails, nothing has changed.
-    fn alone<T>(&self, step: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let done = self.in_transaction(step).map_err(StoreError::from);
-        done.inspect_err(|error| {
-            tracing::warn!(%error, "a chore of the store failed and is done later");
+    fn alone<T>(&self, step: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Fault> {
+        self.in_transaction(step).inspect_err(|fault| {
+            tracing::warn!(error = %fault.told(), "a chore of the store failed and is done later");
             self.roll_back();
         })
     }
@@ -382,35 +396,52 @@ impl Owner {
     }
 
     /// Tells the index of titles, and lets it follow where it would be too far behind; returns how far it is. One that
-    /// is damaged holds up nothing else: it is left as it is until it is made anew, and a search says so.
+    /// is damaged, or can't follow, holds up nothing else: a search says so.
     fn tell_index(&mut self) -> Result<u64, StoreError> {
-        let far = self.numbers.last_gseq - self.indexed > MAX_BEHIND;
+        if self.shared.index_damaged.swap(false, Ordering::Relaxed) && !self.index_damaged {
+            self.index_damaged = true;
+            index::mark_damaged(&self.connection)?;
+        }
+        let far = self.behind(self.indexed) > MAX_BEHIND && !self.index_stuck;
         if self.index_damaged || (self.titles.is_empty() && !far) {
             return Ok(self.indexed);
         }
         self.step("SAVEPOINT told")?;
-        let told = self.write_index().map_err(StoreError::from);
-        if let Err(error @ StoreError::Damaged(_)) = &told
+        let told = self.write_index(far);
+        if let Err(fault) = &told
+            && matches!(fault.told(), StoreError::Damaged(_))
             && !self.connection.is_autocommit()
         {
-            tracing::error!(%error, "the index of messages is damaged and is made anew");
-            self.index_damaged = true;
+            tracing::error!(error = %fault.told(), "the index of messages can't be written");
             self.step("ROLLBACK TO told")?;
+            self.index_stuck = true;
+            if fault.is_of_index() {
+                self.index_damaged = true;
+                index::mark_damaged(&self.connection)?;
+            } else {
+                // The log can't be read where the index should follow; titles need none of it.
+                index::write(&self.connection, &self.titles)?;
+            }
         } else if told.is_err() {
-            return told;
+            return Ok(told?);
         }
         self.step("RELEASE told")?;
         Ok(told.unwrap_or(self.indexed))
     }
 
-    fn write_index(&self) -> Result<u64, Fault> {
-        let (mut indexed, head) = (self.indexed, self.numbers.last_gseq);
+    fn write_index(&self, far: bool) -> Result<u64, Fault> {
+        let mut indexed = self.indexed;
         index::write(&self.connection, &self.titles)?;
-        while head - indexed > MAX_BEHIND {
-            indexed = index::follow(&self.connection, head)?;
+        while far && self.behind(indexed) > MAX_BEHIND {
+            indexed = index::follow(&self.connection, self.numbers.last_gseq)?;
         }
         index::flush(&self.connection)?;
         Ok(indexed)
+    }
+
+    /// Returns how many places an index that is this far is behind.
+    fn behind(&self, indexed: u64) -> u64 {
+        self.numbers.last_gseq.saturating_sub(indexed)
     }
 
     /// Folds the log into the file and empties it, so that nothing erased is left in it.

@@ -37,7 +37,7 @@ impl Actor {
             events.push(audit(&request, audited, &by));
         }
         let mut next = None;
-        if let Some(grant) = grant.filter(|grant| !self.state.grants.contains(grant)) {
+        if let Some(grant) = grant.filter(|new| self.state.grants.iter().all(|old| old.id() != new.id())) {
             next.insert(self.state.clone()).grants.push(grant.clone());
             let changed = RuleChanged { grant, removed: false, by: by.clone() };
             events.push(Outgoing::durable(DurableEvent::RuleChanged(changed)));
@@ -65,7 +65,10 @@ impl Actor {
             let message = format!("no rule {rule} holds in this session: it was taken back, or never made");
             return self.refuse(to, "rules_remove", ErrorCode::NotFound, message);
         };
-        let changed = RuleChanged { grant: next.grants.remove(at), removed: true, by };
+        let grant = next.grants.remove(at);
+        // Older programs may have kept the same one twice.
+        next.grants.retain(|other| other.id() != *rule);
+        let changed = RuleChanged { grant, removed: true, by };
         let events = vec![Outgoing::durable(DurableEvent::RuleChanged(changed))];
         match self.commit(None, events, Some(next), None).await {
             Ok(_) => self.reply(to, Answer::Done),

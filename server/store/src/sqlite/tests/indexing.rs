@@ -6,11 +6,12 @@ use rusqlite::Connection;
 use tns_protocol::Seq;
 use tns_server_core::search::MAX_CANDIDATES;
 use tns_server_core::store::{
-    Append, LOCAL_PRINCIPAL, SearchCursor, SearchPage, SearchQuery, SessionKey, Store as _, StoreError,
+    Append, Appended, LOCAL_PRINCIPAL, SearchCursor, SearchPage, SearchQuery, SessionKey, Store as _,
+    StoreError,
 };
 
 use super::super::index::{self, Covered, MAX_BEHIND};
-use super::{Folder, Options, SqliteStore, line, make, plain, replies, says, stored};
+use super::{Folder, Options, SqliteStore, adding, line, make, plain, replies, says, stored};
 
 /// So long that no test sees the end of it.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -217,4 +218,90 @@ async fn a_session_is_erased_from_a_damaged_index_too() {
     assert_eq!(folder.rows_with("needle"), 1);
     stored(&store, plain(kept, vec![says("needle")])).await;
     assert_eq!(all_of(&store, "needle").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_place_that_the_index_went_over_is_not_given_again() {
+    let folder = Folder::new();
+    let store = folder.open_following();
+    let session = make(&store, "s").await;
+    stored(&store, adding(session, "harbour")).await;
+    // The same document again takes a place and keeps none.
+    for _ in 0..3 {
+        assert_eq!(store.append(adding(session, "harbour")).await, Ok(Appended::Unchanged));
+    }
+    let last = stored(&store, plain(session, vec![says("one")])).await[0].gseq;
+    for _ in 0..3 {
+        assert_eq!(store.append(adding(session, "harbour")).await, Ok(Appended::Unchanged));
+    }
+    while covered(&folder).to <= last {
+        tokio::task::yield_now().await;
+    }
+    drop(store);
+    let store = folder.open_with(&Options { quiet: NEVER, ..Options::default() });
+    let place = stored(&store, plain(session, vec![says("two")])).await[0].gseq;
+    assert!(place > covered(&folder).to);
+    assert_eq!(all_of(&store, "two").await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_erased_title_is_in_no_index_that_was_made_anew() {
+    let folder = Folder::new();
+    let store = folder.open_following();
+    let session = make(&store, "s").await;
+    let titled = Append { title: Some(Some("zqtitle".into())), ..plain(session, vec![says("x")]) };
+    stored(&store, titled).await;
+    folder.indexed().await;
+    drop(store);
+    damage(&folder);
+    let store = folder.open_with(&Options { quiet: NEVER, ..Options::default() });
+    assert_eq!(store.delete_session(session).await, Ok(true));
+    drop(store);
+    let term = "\"0000zqtitle\"";
+    let rows: i64 = folder
+        .stranger()
+        .query_row("SELECT count(*) FROM search WHERE search MATCH ?1", [term], |row| row.get(0))
+        .unwrap();
+    assert_eq!(rows, 0);
+}
+
+#[tokio::test]
+async fn damage_that_only_a_search_meets_is_mended_after_the_next_write() {
+    let folder = Folder::new();
+    let store = folder.open_following();
+    let session = make(&store, "s").await;
+    for number in 0..50 {
+        stored(&store, plain(session, vec![says(&format!("needle w{number}"))])).await;
+    }
+    folder.indexed().await;
+    drop(store);
+    // A part of the index that nothing writes into again.
+    let spoilt = "UPDATE search_data SET block = x'ffffffff' WHERE id = (SELECT min(id) FROM search_data WHERE id > 100)";
+    assert_eq!(folder.stranger().execute(spoilt, []).unwrap(), 1);
+
+    let store = folder.open_following();
+    let query =
+        SearchQuery { principal: LOCAL_PRINCIPAL.into(), text: "needle ".into(), limit: 9, after: None };
+    let met = store.search(query).await;
+    assert!(matches!(met, Err(StoreError::Damaged(_))), "{met:?}");
+    stored(&store, plain(session, vec![says("needle")])).await;
+    folder.indexed().await;
+    assert_eq!(folder.rows_with("needle"), 51);
+    assert_eq!(all_of(&store, "needle ").await.len(), 51);
+}
+
+#[tokio::test]
+async fn what_has_the_words_apart_counts_alike_before_and_after_it_is_in_the_index() {
+    let folder = Folder::new();
+    let store = folder.open_with(&Options { quiet: NEVER, ..Options::default() });
+    let session = make(&store, "s").await;
+    stored(&store, plain(session, vec![says("foo_bar")])).await;
+    stored(&store, plain(session, vec![says("bar foo"); MAX_CANDIDATES - 1])).await;
+    assert_eq!(all_of(&store, "foo_bar").await, [1]);
+    stored(&store, plain(session, vec![says("bar foo")])).await;
+    assert_eq!(all_of(&store, "foo_bar").await, [] as [Seq; 0]);
+    drop(store);
+    let store = folder.open_following();
+    folder.indexed().await;
+    assert_eq!(all_of(&store, "foo_bar").await, [] as [Seq; 0]);
 }
