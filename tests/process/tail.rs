@@ -3,11 +3,13 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 use tns_protocol::rest::KbAddRequest;
 use tns_tests::socket::of_type;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::sleep;
 
 use crate::binary::{Home, Serving};
@@ -35,7 +37,7 @@ async fn write(server: &Serving, events: usize) {
     for at in 0..events {
         rest.kb_add(KbAddRequest {
             session_id: tns_tests::session("s"),
-            content: format!("note {at}"),
+            content: format!("note {at} of {events}"),
             metadata: None,
             scope: Default::default(),
         })
@@ -96,6 +98,24 @@ async fn a_reader_that_is_killed_again_and_again_has_the_log_in_order() {
 }
 
 #[tokio::test]
+async fn who_begins_behind_the_end_of_the_log_is_told_and_follows_from_there() {
+    let home = Home::new();
+    let server = home.serve(&[]).await;
+    server.socket().await.join("s").await;
+    write(&server, 2).await;
+    let args = ["sessions", "tail", "s", "--from", "99", "--json", "--server", server.url()];
+    let mut child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = told.next_line().await.unwrap().unwrap();
+    assert_eq!(told, "the log ends at 2, before 99; what is stored from now on follows");
+    write(&server, 1).await;
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&printed.next_line().await.unwrap().unwrap()).unwrap();
+    assert_eq!(first, log(&server).await[2]);
+    child.kill().await.unwrap();
+}
+
+#[tokio::test]
 async fn each_reader_has_a_place_of_its_own_and_may_begin_elsewhere() {
     let home = Home::new();
     let server = home.serve(&[]).await;
@@ -122,6 +142,13 @@ async fn each_reader_has_a_place_of_its_own_and_may_begin_elsewhere() {
         let ran = home.run(args).await;
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{ran:?}");
     }
+    let last = lines.len();
+    let beyond = home.run(&["sessions", "tail", "s", "--once", "--from", "99"]).await;
+    assert_eq!(beyond.answer(), "");
+    assert!(beyond.stderr.contains(&format!("the log ends at {last}, before 99\n")), "{beyond:?}");
+    // The next one is no mistake.
+    let next = home.run(&["sessions", "tail", "s", "--once", "--from", &(last + 1).to_string()]).await;
+    assert!(next.answer().is_empty() && !next.stderr.contains("ends at"), "{next:?}");
     // Looking for a session makes none.
     assert_eq!(home.run(&["sessions", "list"]).await.answer().lines().count(), 1);
 }

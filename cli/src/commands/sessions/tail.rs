@@ -24,7 +24,7 @@ pub(super) struct Args {
     /// The session's id; the current folder's session when absent
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// Begin with this event instead, counted from 1
+    /// Begin with this event instead, counted from 1; behind the log's end: with the next that is stored
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     from: Option<Seq>,
     /// Who reads: each name has a place of its own in each session
@@ -40,12 +40,17 @@ pub(super) async fn run(context: &Context, attached: &Attached, args: Args) -> a
         Some(id) => super::named(&id)?,
         None => workspace::session_id(context)?,
     };
-    exists(&attached.rest()?, &session).await?;
+    let head_seq = head(&attached.rest()?, &session).await?;
     let dir = DataDir::open(context.globals.data_dir.as_deref())?;
     let mut place = Place::open(&dir, &session, &args.cursor)?;
     let mut at = place.cursor().clone();
     if let Some(from) = args.from {
-        at.seq = from - 1;
+        // Counted in the log that is there now, whatever was noted of an earlier one.
+        at = Cursor { seq: head_seq.min(from - 1), epoch: None };
+        if from - 1 > head_seq {
+            let goes_on = if args.once { "" } else { "; what is stored from now on follows" };
+            context.out.warn(&format!("the log ends at {head_seq}, before {from}{goes_on}"));
+        }
     }
     let (client, mut events) = attached.watch(Reconnect::Backoff).await?;
     client.join(&session, at.clone()).await?;
@@ -100,10 +105,10 @@ pub(super) async fn run(context: &Context, attached: &Attached, args: Args) -> a
     }
 }
 
-/// Following a session makes it; one that nobody has begun is a mistake here.
-async fn exists(rest: &Rest, session: &SessionId) -> anyhow::Result<()> {
+/// Returns where the log ends. Following a session makes it; one that nobody has begun is a mistake here.
+async fn head(rest: &Rest, session: &SessionId) -> anyhow::Result<Seq> {
     match rest.session(session).await {
-        Ok(_) => Ok(()),
+        Ok(detail) => Ok(detail.head_seq),
         Err(ClientError::Refused { code: ErrorCode::SessionNotFound | ErrorCode::NotFound, .. }) => {
             let message = format!("there is no session {session}; `tns sessions list` names those that are");
             Err(Stop::new(Exit::NotFound, message).into())
