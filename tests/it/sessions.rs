@@ -7,7 +7,7 @@ use tns_protocol::rest::CreateSession;
 use tns_server_core::scripted::{Beat, Gate, Script};
 use tns_server_core::store::{DocumentStore, LOCAL_PRINCIPAL, SearchQuery, Store};
 use tns_tests::socket::{of_type, text};
-use tns_tests::{Setup, TestServer, session};
+use tns_tests::{Setup, TestServer, http, session};
 
 use crate::{say, setup, start};
 
@@ -77,9 +77,17 @@ async fn a_fork_has_the_log_up_to_its_place_and_goes_on_by_itself() {
         socket.chat("s", words).await;
         socket.until("done").await;
     }
-    for (at, code) in [(2, "INVALID_MESSAGE"), (99, "INVALID_MESSAGE")] {
+    for (at, why) in [
+        (2, "a turn has not ended at 2; fork at the end of a turn: 4"),
+        (5, "a turn has not ended at 5; fork at the end of a turn: 4 or 7"),
+        (99, "the log ends at 7, before 99"),
+    ] {
         socket.send("s", "session_fork", json!({ "atSeq": at })).await;
-        assert_eq!(socket.error_code().await, code);
+        let error = socket.expect("error").await;
+        assert_eq!((&error["code"], &error["message"]), (&json!("INVALID_MESSAGE"), &json!(why)));
+        let path = "/api/sessions/s/fork";
+        let refused = http::call(server.address(), "POST", path, Some(&json!({ "atSeq": at }))).await;
+        assert_eq!((refused.status, &refused.json()["error"]["message"]), (400, &json!(why)));
     }
     socket.send("s", "session_fork", json!({ "atSeq": 4 })).await;
     let forked = socket.expect("session_forked").await;

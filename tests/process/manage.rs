@@ -44,7 +44,7 @@ async fn a_session_is_found_named_copied_rated_and_erased_without_a_server() {
     let named = ["sessions", "fork", &id, "--as", "copy", "--title", "Mine", "--json"];
     let named = home.run(&named).await.json();
     assert_eq!((&named["id"], &named["title"]), (&json!("copy"), &json!("Mine")));
-    check_failure(&home.run(&["sessions", "fork", &id, "--at", "1"]).await, 1, "end of a turn");
+    check_failure(&home.run(&["sessions", "fork", &id, "--at", "1"]).await, 1, "end of a turn: 4");
     check_failure(&home.run(&["sessions", "fork", &id, "--as", "copy"]).await, 1, "copy already");
     assert_eq!(home.run(&["sessions", "rename", "copy", "--clear"]).await.answer(), "copy\t-\n");
 

@@ -71,6 +71,30 @@ pub(crate) async fn last<T>(
     }
 }
 
+/// Returns what `pick` makes of the first row of these kinds behind a place that it takes.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn first<T>(
+    store: &dyn Store,
+    session: SessionKey,
+    kinds: &'static [EventKind],
+    after: Seq,
+    mut pick: impl FnMut(StoredEvent) -> Option<T> + Send,
+) -> Result<Option<T>, StoreError> {
+    let mut query = EventQuery { after, kinds: Some(kinds), ..EventQuery::default() };
+    loop {
+        let page = store.events(session, query.clone()).await?;
+        query.after = page.events.last().map_or(query.after, |event| event.place.seq);
+        if let Some(found) = page.events.into_iter().find_map(&mut pick) {
+            return Ok(Some(found));
+        }
+        if !page.more {
+            return Ok(None);
+        }
+    }
+}
+
 /// Gives every row of these kinds of a session to `visit`, a page at a time in memory.
 ///
 /// # Errors

@@ -184,7 +184,7 @@ fn registry_code(error: &RegistryError) -> ErrorCode {
     match error {
         RegistryError::Store(error) => error.code(),
         RegistryError::Engine(_) => ErrorCode::ProviderUnavailable,
-        RegistryError::OpenTurn(_)
+        RegistryError::OpenTurn { .. }
         | RegistryError::BeyondLog { .. }
         | RegistryError::Exists(_)
         | RegistryError::NotTakenIn(_) => ErrorCode::InvalidMessage,

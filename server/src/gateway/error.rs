@@ -89,9 +89,9 @@ impl From<RegistryError> for ApiError {
     fn from(error: RegistryError) -> Self {
         match error {
             RegistryError::Store(error) => error.into(),
-            RegistryError::OpenTurn(_) | RegistryError::BeyondLog { .. } | RegistryError::NotTakenIn(_) => {
-                Self::invalid(error.to_string())
-            }
+            RegistryError::OpenTurn { .. }
+            | RegistryError::BeyondLog { .. }
+            | RegistryError::NotTakenIn(_) => Self::invalid(error.to_string()),
             RegistryError::Exists(_) => {
                 Self::new(StatusCode::CONFLICT, ErrorCode::InvalidMessage, error.to_string())
             }

@@ -1,11 +1,11 @@
 //! What holds in a session that begins with another one's log, or with a part of it. Pure.
 
-use tns_protocol::MessageId;
 use tns_protocol::approval::AutonomyLevel;
+use tns_protocol::{MessageId, Seq};
 
 use crate::agent::Agent;
 use crate::event::{DurableEvent, EventKind};
-use crate::store::{OpenTurn, SessionState};
+use crate::store::{OpenTurn, SessionState, StoredEvent};
 
 /// The kinds of events that tell what held at a place.
 pub(crate) const KINDS: &[EventKind] = &[
@@ -19,15 +19,31 @@ pub(crate) const KINDS: &[EventKind] = &[
 ];
 
 /// What held after some events of a log.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Fold {
     /// In the order of their messages.
     open: Vec<OpenTurn>,
     agents: Option<Vec<Agent>>,
     autonomy: AutonomyLevel,
+    /// Where a turn ended last and none was open any more.
+    ended: Option<Seq>,
 }
 
 impl Fold {
+    /// Takes the next row of a log.
+    pub(crate) fn read(&mut self, row: &StoredEvent) {
+        let was_open = !self.open.is_empty();
+        self.take(row.turn.as_ref(), &row.event);
+        if was_open && self.open.is_empty() {
+            self.ended = Some(row.place.seq);
+        }
+    }
+
+    /// Returns where a turn ended last and none was open any more.
+    pub(crate) fn ended(&self) -> Option<Seq> {
+        self.ended
+    }
+
     pub(crate) fn take(&mut self, turn: Option<&MessageId>, event: &DurableEvent) {
         match event {
             DurableEvent::UserMessage(message) => {
@@ -57,8 +73,8 @@ impl Fold {
     ///
     /// Nothing that was approved for the first session is approved for the new one. A roster that had not
     /// changed by then is the one that holds `now`.
-    pub(crate) fn state(self, now: &SessionState) -> Option<SessionState> {
-        self.open.is_empty().then(|| self.whole(now))
+    pub(crate) fn state(&self, now: &SessionState) -> Option<SessionState> {
+        self.open.is_empty().then(|| self.clone().whole(now))
     }
 
     /// Returns what holds in a session that comes from elsewhere: as [`Self::state`], with the turns that have no end.
@@ -90,9 +106,9 @@ impl Fold {
 mod tests {
     use super::*;
     use crate::event::{TurnDone, UserMessage};
-    use crate::store::{Place, StoredEvent};
+    use crate::store::Place;
     use tns_protocol::chat::StopReason;
-    use tns_protocol::{AgentId, Seq, Timestamp};
+    use tns_protocol::{AgentId, Timestamp};
 
     fn row(seq: Seq, turn: &str, event: DurableEvent) -> StoredEvent {
         let place = Place { seq, gseq: seq, at: Timestamp::from_micros(0) };
@@ -130,6 +146,27 @@ mod tests {
         let state = after(3).unwrap();
         assert_eq!((state.autonomy, state.read_sensitive), (AutonomyLevel::Cautious, true));
         assert_eq!(after(0).unwrap().autonomy, AutonomyLevel::default());
+    }
+
+    #[test]
+    fn a_fork_knows_where_every_turn_had_ended_last() {
+        let done = || DurableEvent::Done(TurnDone { usage: Default::default(), stop: StopReason::End });
+        let rows = [
+            row(1, "a", asks("a")),
+            row(2, "a", done()),
+            row(3, "a", DurableEvent::AutonomyChanged(AutonomyLevel::Manual)),
+            row(4, "b", asks("b")),
+            row(5, "c", asks("c")),
+            row(6, "b", done()),
+            row(7, "c", done()),
+        ];
+        let mut fold = Fold::default();
+        let ended = rows.iter().map(|row| {
+            fold.read(row);
+            fold.ended()
+        });
+        let two = Some(2);
+        assert_eq!(ended.collect::<Vec<_>>(), [None, two, two, two, two, two, Some(7)]);
     }
 
     #[test]

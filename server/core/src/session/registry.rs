@@ -99,8 +99,15 @@ pub enum RegistryError {
     #[error(transparent)]
     Engine(#[from] OpenError),
     /// A fork must begin where no turn runs or waits.
-    #[error("a turn has not ended at {0}; fork at the end of a turn")]
-    OpenTurn(Seq),
+    #[error("a turn has not ended at {at_seq}; {}", places(*.before, *.after))]
+    OpenTurn {
+        /// The place that was named.
+        at_seq: Seq,
+        /// The nearest place before, at which every turn has ended.
+        before: Option<Seq>,
+        /// The nearest place behind, at which every turn has ended.
+        after: Option<Seq>,
+    },
     /// The log ends before the place.
     #[error("the log ends at {head_seq}, before {at_seq}")]
     BeyondLog {
@@ -233,8 +240,10 @@ impl Registry {
         let mut fold = Fold::default();
         let until = Range { after: 0, before: Some(at_seq + 1) };
         let rows = history::load(log.store.as_ref(), log.session, fork::KINDS, until).await?;
-        rows.iter().for_each(|row| fold.take(row.turn.as_ref(), &row.event));
-        let Some(state) = fold.state(&record.state) else { return Err(RegistryError::OpenTurn(at_seq)) };
+        rows.iter().for_each(|row| fold.read(row));
+        let Some(state) = fold.state(&record.state) else {
+            return Err(open_turn(log, fold, at_seq).await?);
+        };
         let new = NewSession {
             principal: principal.clone(),
             id: id.clone(),
@@ -327,4 +336,23 @@ impl Registry {
 
 pub(super) fn is_alive(handle: Option<&WeakHandle>) -> bool {
     handle.is_some_and(|handle| handle.upgrade().is_some())
+}
+
+/// Says of a place within a turn where a fork may begin instead; `fold` has read the log up to there.
+async fn open_turn(log: &Log, mut fold: Fold, at_seq: Seq) -> Result<RegistryError, StoreError> {
+    let before = fold.ended();
+    let end = |row| {
+        fold.read(&row);
+        fold.ended().filter(|end| *end > at_seq)
+    };
+    let after = history::first(log.store.as_ref(), log.session, fork::KINDS, at_seq, end).await?;
+    Ok(RegistryError::OpenTurn { at_seq, before, after })
+}
+
+fn places(before: Option<Seq>, after: Option<Seq>) -> String {
+    match (before, after) {
+        (Some(before), Some(after)) => format!("fork at the end of a turn: {before} or {after}"),
+        (Some(place), None) | (None, Some(place)) => format!("fork at the end of a turn: {place}"),
+        (None, None) => "no turn has ended yet, so wait for its end".to_owned(),
+    }
 }
