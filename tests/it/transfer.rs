@@ -202,6 +202,13 @@ async fn a_damaged_file_is_refused_whole_with_its_line() {
     // A line separator of Unicode is a character like any other.
     let separated = put(last, &whole[last - 1].replace("Boats", "Bo\u{2028}ats"));
     assert_eq!(import(&server, separated.as_bytes(), "").await.status, 201);
+    // An editor may have put something around it.
+    for end in ["\n", "\n\n", "\r\n\r\n", "\n\n  "] {
+        let edited = format!("\u{feff}{separated}{end}");
+        assert_eq!(import(&server, edited.as_bytes(), "").await.status, 201, "{end:?}");
+    }
+    let packed = import(&server, b"\x1f\x8b\x08\0\0\n\0", "").await;
+    assert!(packed.body.contains("line 1: the file is packed with gzip; unpack it first"), "{packed:?}");
     server.stop().await;
 }
 

@@ -10,6 +10,19 @@ use tns_server_core::store::{ImportedEvent, Score};
 use super::file::{Entry, FORMAT, Header, VERSION};
 use super::lines::MAX_LINE_BYTES;
 
+/// What some editors begin a text file with.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// How files begin that hold an export in another form, and what is to be done.
+const OTHER_FORMS: &[(&[u8], &str)] = &[
+    (&[0x1f, 0x8b], "the file is packed with gzip; unpack it first"),
+    (b"PK\x03\x04", "the file is a zip archive; unpack it first"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "the file is packed with zstd; unpack it first"),
+    (b"\xfd7zXZ\0", "the file is packed with xz; unpack it first"),
+    (&[0xff, 0xfe], "the file is UTF-16 text; write it as UTF-8 first"),
+    (&[0xfe, 0xff], "the file is UTF-16 text; write it as UTF-8 first"),
+];
+/// Most blank lines at the end of a file.
+const MAX_BLANK_LINES: u64 = 1_000;
 /// Most characters of what a parser says of a line; it may quote what it stumbled over.
 const MAX_REASON_CHARS: usize = 200;
 
@@ -38,6 +51,8 @@ pub(crate) enum Item {
 pub(crate) struct Reader {
     /// Lines that were read.
     lines: u64,
+    /// The first blank line; nothing but blank ones may follow it.
+    blank: Option<u64>,
     /// The number of events that the first line names.
     events: u64,
 }
@@ -59,16 +74,29 @@ impl Reader {
         self.fault(format!("it has more than {MAX_LINE_BYTES} bytes"))
     }
 
-    /// Reads the next line.
-    pub(crate) fn line(&mut self, line: &[u8]) -> Result<Item, Fault> {
+    /// Reads the next line; `None`: it is blank, as the end of a file may be.
+    pub(crate) fn line(&mut self, line: &[u8]) -> Result<Option<Item>, Fault> {
         self.lines += 1;
-        if line.trim_ascii().is_empty() {
-            return Err(self.fault("it is empty"));
+        let line = match self.lines {
+            1 => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
+            _ => line,
+        };
+        let is_blank = line.trim_ascii().is_empty();
+        if is_blank && self.lines - *self.blank.get_or_insert(self.lines) < MAX_BLANK_LINES {
+            return Ok(None);
+        }
+        if let Some(line) = self.blank {
+            return Err(Fault { line, what: "it is empty, and not the end of the file".into() });
+        }
+        if self.lines == 1
+            && let Some((_, what)) = OTHER_FORMS.iter().find(|(begin, _)| line.starts_with(begin))
+        {
+            return Err(self.fault(*what));
         }
         if line.contains(&0) {
             return Err(self.fault("it holds NUL bytes, as an interrupted write leaves them"));
         }
-        if self.lines == 1 { self.header(line) } else { self.event(line) }
+        if self.lines == 1 { self.header(line) } else { self.event(line) }.map(Some)
     }
 
     fn header(&mut self, line: &[u8]) -> Result<Item, Fault> {
@@ -125,13 +153,11 @@ impl Reader {
 
     /// Checks that the file is whole, when its last line was read.
     pub(crate) fn end(&self) -> Result<(), Fault> {
-        let read = self.lines.saturating_sub(1);
-        if self.lines == 0 {
-            return Err(Self::empty());
-        }
+        let lines = self.blank.map_or(self.lines, |blank| blank - 1);
+        let Some(read) = lines.checked_sub(1) else { return Err(Self::empty()) };
         if read < self.events {
-            let events = self.events;
-            return Err(self.fault(format!("the file ends after {read} of {events} events; it was cut")));
+            let what = format!("the file ends after {read} of {} events; it was cut", self.events);
+            return Err(Fault { line: lines, what });
         }
         Ok(())
     }
@@ -172,6 +198,24 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_and_blank_lines_at_the_end_are_passed_over() {
+        let marked = format!("\u{feff}{HEADER}");
+        assert_eq!(read(&[&marked, ONE, TWO, "", "\r", "  "]), Ok(6));
+        let mut endless = vec![HEADER, ONE, TWO];
+        endless.resize(2_000, "");
+        assert!(read(&endless).unwrap_err().starts_with("line 4: it is empty"));
+    }
+
+    #[test]
+    fn a_file_in_another_form_is_told_what_to_do_with_it() {
+        for (begin, what) in OTHER_FORMS {
+            let bytes = [begin, &b"\0\x08"[..]].concat();
+            let fault = Reader::default().line(&bytes).unwrap_err();
+            assert_eq!(fault.to_string(), format!("line 1: {what}; nothing was taken in"));
+        }
+    }
+
+    #[test]
     fn a_damaged_file_is_named_with_its_line_and_what_is_wrong() {
         let glued = format!("{ONE}{TWO}");
         let nul = "\0".repeat(300);
@@ -189,7 +233,11 @@ mod tests {
             (&[HEADER, &nul, TWO], 2, "NUL bytes"),
             (&[HEADER, &glued], 2, "trailing characters at column"),
             (&[HEADER, "{}"], 2, "missing field `seq`"),
-            (&[HEADER, ""], 2, "it is empty"),
+            (&[HEADER, "", ONE, TWO], 2, "it is empty"),
+            (&["", HEADER, ONE, TWO], 1, "it is empty"),
+            (&["\u{feff}", " "], 1, "the file is empty"),
+            (&[HEADER, ONE, "", "\r"], 2, "after 1 of 2 events"),
+            (&["PK\u{3}\u{4}\u{14}\0"], 1, "a zip archive; unpack it first"),
             (&[HEADER, "[]"], 2, "at column"),
             (&[HEADER, r#"{"seq":1,"at":5,"event":{"hologram":1}}"#], 2, "unknown variant `hologram`"),
             (&[HEADER, TWO], 2, "place 2, not 1"),

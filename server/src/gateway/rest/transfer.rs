@@ -297,7 +297,11 @@ impl Coming<'_> {
                 }
                 match taken {
                     Ok(None) => {}
-                    Ok(Some(line)) => return Ok(Some((self.reader.line(&line)?, line.len()))),
+                    Ok(Some(line)) => {
+                        if let Some(item) = self.reader.line(&line)? {
+                            return Ok(Some((item, line.len())));
+                        }
+                    }
                     Err(TooLong) => return Err(self.reader.too_long().into()),
                 }
             }
@@ -305,7 +309,7 @@ impl Coming<'_> {
                 Ok(Some(Ok(bytes))) => self.ready.push_back(bytes),
                 Ok(None) => {
                     let Some(line) = std::mem::take(&mut self.lines).rest() else { return Ok(None) };
-                    return Ok(Some((self.reader.line(&line)?, line.len())));
+                    return Ok(self.reader.line(&line)?.map(|item| (item, line.len())));
                 }
                 Ok(Some(Err(error))) => {
                     return Err(ApiError::invalid(format!("the file was not sent to its end: {error}")));
