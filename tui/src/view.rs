@@ -163,9 +163,18 @@ fn draw_welcome(model: &Model, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The rows of the help: keys by place, then commands.
-pub(crate) fn help_rows() -> Vec<(String, &'static str)> {
-    let mut rows = Vec::new();
+/// A row of the help.
+pub(crate) enum HelpRow {
+    /// Says what is listed below.
+    Heading(&'static str),
+    /// A piece of what is written or pressed, and one of what it does.
+    Entry(String, &'static str),
+}
+
+/// The rows of the help on so many columns: commands, then keys by place. What is too long goes on below itself.
+pub(crate) fn help_rows(columns: u16) -> Vec<HelpRow> {
+    let mut rows = vec![HelpRow::Heading("Commands")];
+    rows.extend(COMMANDS.iter().flat_map(|command| entry_rows(command.usage, command.help, columns)));
     let places = [
         (Context::Composer, "While you write"),
         (Context::Approval, "While an approval has the keys"),
@@ -173,34 +182,49 @@ pub(crate) fn help_rows() -> Vec<(String, &'static str)> {
         (Context::Everywhere, "Always"),
     ];
     for (context, heading) in places {
-        rows.push((String::new(), heading));
+        rows.push(HelpRow::Heading(heading));
         let bindings =
             BINDINGS.iter().filter(|binding| binding.context == context && !binding.help.is_empty());
-        rows.extend(bindings.map(|binding| (binding.label(), binding.help)));
+        rows.extend(bindings.flat_map(|binding| entry_rows(&binding.label(), binding.help, columns)));
     }
-    rows.push((String::new(), "Commands"));
-    rows.extend(COMMANDS.iter().map(|command| (command.usage.to_owned(), command.help)));
     rows
 }
 
+fn entry_rows(label: &str, help: &'static str, columns: u16) -> Vec<HelpRow> {
+    let label_columns = label_columns(columns);
+    let help_columns = usize::from(columns).saturating_sub(label_columns + 3).max(1);
+    let labels = text::wrap(label, label_columns.max(1), Wrap::Words);
+    let helps = text::wrap(help, help_columns, Wrap::Words);
+    (0..labels.len().max(helps.len()))
+        .map(|at| {
+            let label = labels.get(at).map_or("", |row| &label[row.start..row.end]);
+            HelpRow::Entry(label.to_owned(), helps.get(at).map_or("", |row| &help[row.start..row.end]))
+        })
+        .collect()
+}
+
+fn label_columns(columns: u16) -> usize {
+    usize::from(columns * 2 / 5).min(MAX_LABEL_COLUMNS)
+}
+
 fn draw_help(model: &Model, top: usize, area: Rect, buffer: &mut Buffer) {
-    let rows = help_rows();
+    let rows = help_rows(area.width);
     let height = usize::from(area.height.saturating_sub(1));
-    let label_columns = usize::from(area.width * 2 / 5).min(MAX_LABEL_COLUMNS);
+    // On a wider screen there are fewer rows than where it was scrolled.
+    let top = top.min(rows.len().saturating_sub(height));
     let shown = rows.iter().skip(top).take(height);
-    for (y, (label, help)) in (area.y..).zip(shown) {
-        let line = if label.is_empty() {
-            Line::styled(*help, model.theme.style(Role::Strong))
-        } else {
-            let label = text::truncate(label, label_columns).into_owned();
-            let gap = " ".repeat(label_columns + 1 - text::width(&label));
-            let help = text::truncate(help, usize::from(area.width).saturating_sub(label_columns + 3));
-            Line::from(vec![
-                Span::raw("  "),
-                Span::styled(label, model.theme.style(Role::Key)),
-                Span::raw(gap),
-                Span::raw(help),
-            ])
+    for (y, row) in (area.y..).zip(shown) {
+        let line = match row {
+            HelpRow::Heading(heading) => Line::styled(*heading, model.theme.style(Role::Strong)),
+            HelpRow::Entry(label, help) => {
+                let gap = (label_columns(area.width) + 1).saturating_sub(text::width(label));
+                Line::from(vec![
+                    Span::raw("  "),
+                    Span::styled(label.as_str(), model.theme.style(Role::Key)),
+                    Span::raw(" ".repeat(gap)),
+                    Span::raw(*help),
+                ])
+            }
         };
         buffer.set_line(area.x, y, &line, area.width);
     }

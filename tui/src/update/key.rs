@@ -155,9 +155,11 @@ fn scroll(model: &mut Model, direction: Scroll, rows: usize) {
         None => model.transcript.scroll(direction, rows),
         Some(Page::Approval) => model.approvals.scroll_page(direction, rows),
         Some(Page::Help(top)) => {
-            let last = help_rows().len().saturating_sub(usize::from(model.size.1).saturating_sub(1));
+            let (columns, height) = model.size;
+            let last = help_rows(columns).len().saturating_sub(usize::from(height).saturating_sub(1));
             let top = match direction {
-                Scroll::Up => top.saturating_sub(rows),
+                // Where it was scrolled further on a narrower screen, it shows its last rows.
+                Scroll::Up => top.min(last).saturating_sub(rows),
                 Scroll::Down => top.saturating_add(rows).min(last),
             };
             model.page = Some(Page::Help(top));

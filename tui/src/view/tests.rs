@@ -115,7 +115,25 @@ fn the_help_names_keys_and_commands() {
     screen.key(KeyCode::F(1));
     assert_snapshot!("help_80x24", screen.drawn());
     screen.key(KeyCode::End);
-    assert!(screen.drawn().contains("/autonomy LEVEL"));
+    assert!(screen.drawn().contains("to the shell; fg comes back"));
+}
+
+#[test]
+fn the_help_is_whole_on_a_narrow_screen_and_begins_with_the_commands() {
+    let mut screen = Screen::new(40, 12);
+    screen.submit("/help");
+    let mut shown = screen.drawn();
+    assert_snapshot!("help_40x12", shown);
+    while !shown.contains(" 0 rows below") {
+        screen.key(KeyCode::Down);
+        shown = screen.drawn();
+        assert!(!shown.contains('…'), "{shown}");
+    }
+    // A wider screen has fewer rows of it: one key scrolls it still.
+    screen.take(Msg::Resize(80, 24));
+    assert!(screen.drawn().contains(" 0 rows below"));
+    screen.key(KeyCode::Up);
+    assert!(screen.drawn().contains(" 1 rows below"));
 }
 
 #[test]
