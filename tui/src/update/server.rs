@@ -258,7 +258,7 @@ fn write(model: &mut Model, frame: ServerFrame, source: Source) -> Turn {
             model.transcript.notice(role, &message);
         }
         ServerMessage::Compaction(Compaction { tokens_before, tokens_after, .. }) => {
-            let (before, after) = (tokens(tokens_before), tokens(tokens_after));
+            let (before, after) = tokens(tokens_before, tokens_after);
             let text = format!("history summarised: {before} → {after} tokens");
             model.transcript.notice(Role::Faint, &text);
         }
@@ -378,12 +378,39 @@ fn error_notice(model: &mut Model, error: &ErrorEvent, re: Option<&str>, stored:
     model.transcript.notice(Role::Bad, &format!("{}{code}", error.message));
 }
 
-/// Writes a number of tokens as people say it.
-fn tokens(count: u64) -> String {
+/// Writes two numbers of tokens as people say them, in as many digits as tell them apart.
+fn tokens(before: u64, after: u64) -> (String, String) {
+    let short = (thousands(before), thousands(after));
+    let is_small = before.max(after) < 10_000;
+    if is_small || (short.0 == short.1 && before != after) {
+        return (digits(before), digits(after));
+    }
+    short
+}
+
+/// Writes a number with three digits or fewer, from a thousand on in thousands.
+fn thousands(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
-        _ => format!("{}k", (count + 500) / 1_000),
+        1_000..9_950 => {
+            let tenths = (count + 50) / 100;
+            format!("{}.{}k", tenths / 10, tenths % 10)
+        }
+        _ => format!("{}k", digits(count.saturating_add(500) / 1_000)),
     }
+}
+
+/// Writes a number whole.
+fn digits(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Says what is worth knowing while it happens, and not later.

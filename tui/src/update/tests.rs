@@ -428,6 +428,35 @@ fn a_message_that_is_given_up_says_so() {
 }
 
 #[test]
+fn a_summary_names_two_sizes_that_can_be_told_apart() {
+    let mut screen = Screen::new(80, 20);
+    for (seq, (before, after)) in (1..).zip([
+        (1_240, 310),
+        (1_249, 1_151),
+        (84_000, 9_200),
+        (84_400, 83_600),
+        (9_999, 9_960),
+        (12_000, 9_960),
+        (1_240_000, 999),
+        (7, 7),
+    ]) {
+        let sizes =
+            json!({"agentId": AGENT, "compactedFromSeq": 9, "tokensBefore": before, "tokensAfter": after});
+        screen.frame("compaction", Some(seq), sizes);
+    }
+    assert_snapshot!(conversation(&mut screen).join("\n").replace("history summarised: ", ""), @r"
+    · 1,240 → 310 tokens
+    · 1,249 → 1,151 tokens
+    · 84k → 9.2k tokens
+    · 84,400 → 83,600 tokens
+    · 9,999 → 9,960 tokens
+    · 12k → 10k tokens
+    · 1,240k → 999 tokens
+    · 7 → 7 tokens
+    ");
+}
+
+#[test]
 fn what_is_worth_knowing_stands_between_the_messages() {
     let mut screen = Screen::new(60, 20);
     screen.frame("notice", None, json!({"level": "warning", "message": "waits 2.0 s: overloaded\u{1b}[2J"}));
@@ -439,7 +468,7 @@ fn what_is_worth_knowing_stands_between_the_messages() {
     screen.frame("session_closing", Some(3), json!({"reason": "deleted"}));
     assert_snapshot!(conversation(&mut screen).join("\n"), @r"
     ! waits 2.0 s: overloaded\u{1B}[2J
-    · history summarised: 101k → 9k tokens
+    · history summarised: 101k → 9.1k tokens
     · the session is called 职员 tables now
     ! this session has ended: deleted
     ");
