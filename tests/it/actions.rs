@@ -39,6 +39,12 @@ async fn a_message_is_accepted_once_and_answered_as_events() {
     );
     let again = http::send(server.address(), request.as_bytes()).await;
     assert_eq!((again.status, again.json()), (202, said.json()));
+    for (message, agent) in [("other words", None), ("hello", Some("nobody"))] {
+        let body = json!({ "message": message, "agentId": agent, "clientMessageId": "m" });
+        let other = call(&server, "POST", "/api/sessions/s/messages", body).await;
+        assert!(other.body.contains("the id m was used for another message"), "{other:?}");
+        assert_eq!(other.refusal(), (422, "INVALID_MESSAGE".to_owned()));
+    }
     let log = http::get(server.address(), "/api/sessions/s/events?live=0").await.json();
     assert_eq!(log["headSeq"], json!(4));
     for (path, body, refusal) in [

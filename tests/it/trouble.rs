@@ -217,6 +217,33 @@ async fn a_resend_does_not_call_the_model_again() {
 }
 
 #[tokio::test]
+async fn other_words_under_a_used_id_are_refused_though_the_server_was_started_anew() {
+    let setup = setup(Script::new().text("once"));
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    let chat = |words: &str| json!({ "message": words, "clientMessageId": "m-1", "reqId": "r" });
+    socket.send("s", "chat", chat("hi")).await;
+    socket.until("done").await;
+    server.stop().await;
+    // It remembers no id, so the store is who knows.
+    let server = TestServer::start(&setup).await;
+    let mut socket = server.socket().await;
+    for _ in 0..2 {
+        socket.send("s", "chat", chat("bye")).await;
+        let error = socket.expect("error").await;
+        assert_eq!(
+            (&error["code"], &error["refType"], &error["re"]),
+            (&json!("INVALID_MESSAGE"), &json!("chat"), &json!("r"))
+        );
+    }
+    socket.send("s", "chat", chat("hi")).await;
+    let events = socket.settle("s").await;
+    assert!(!types(&events).contains(&"error"), "{events:?}");
+    assert_eq!(setup.script.requests().len(), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_message_for_an_agent_that_was_removed_is_its_heirs_own_conversation() {
     let gate = Gate::new();
     let script = Script::new()

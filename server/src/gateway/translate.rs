@@ -23,7 +23,8 @@ use tns_protocol::log::{
 use tns_protocol::session::{QueueListResult, QueuedMessage, SessionClosing, SessionUpdated};
 use tns_protocol::tool::{McpCall, ToolResult, ToolStart};
 use tns_protocol::{
-    ErrorCode, MessageId, RequestId, Seq, ServerFrame, ServerMessage, SessionId, Timestamp, encode_server,
+    ClientMessageId, ErrorCode, MessageId, RequestId, Seq, ServerFrame, ServerMessage, SessionId, Timestamp,
+    encode_server,
 };
 use tns_server_core::agent::Agent;
 use tns_server_core::approval::{ApprovalRequest, AuditRecord, Grant};
@@ -261,6 +262,7 @@ fn answer(answer: &Answer) -> Option<ServerMessage> {
             QueueListResult { messages: waiting.collect() }.into()
         }
         Answer::Grants(grants) => RulesListResult { rules: grants.iter().map(rule).collect() }.into(),
+        Answer::IdUsed(id) => error(ErrorCode::InvalidMessage, &id_used(id), Some("chat")),
         Answer::Refused(refusal) => error(refusal.code, &refusal.message, Some(refusal.request)),
         Answer::KbAdded { document, duplicate } => {
             KbAdded { document_id: document.clone(), duplicate: *duplicate }.into()
@@ -356,6 +358,11 @@ pub(crate) fn resume_end(session: &SessionId, re: Option<RequestId>, point: &Res
 /// Encodes that a session lags.
 pub(crate) fn lagged(session: &SessionId, head_seq: Seq) -> String {
     to_one(session, None, Lagged { head_seq }.into())
+}
+
+/// Says that a sender's own id of a message was used for another one.
+pub(crate) fn id_used(id: &ClientMessageId) -> String {
+    format!("the id {id} was used for another message of this session; send this one with an id of its own")
 }
 
 /// Makes an error event.

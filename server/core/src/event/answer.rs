@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tns_protocol::{AgentId, DocumentId, ErrorCode, MessageId, Seq, ToolCallId};
+use tns_protocol::{AgentId, ClientMessageId, DocumentId, ErrorCode, MessageId, Seq, ToolCallId};
 
 use crate::approval::{ApprovalRequest, Grant};
 use crate::store::{
@@ -24,6 +24,8 @@ pub enum Answer {
         /// Its place in the log.
         seq: Seq,
     },
+    /// The sender's own id of a message was used for another one; nothing changed.
+    IdUsed(ClientMessageId),
     /// What a connection that says hello is told.
     Greeting {
         /// Names the store.

@@ -25,6 +25,7 @@ use super::{Body, Params, Path, session};
 use crate::gateway::Gateway;
 use crate::gateway::dispatch::{DELETED, chat_command, checked_title};
 use crate::gateway::error::ApiError;
+use crate::gateway::translate::id_used;
 
 /// Hits of one page when the request names no limit.
 const DEFAULT_HITS: usize = 20;
@@ -201,6 +202,10 @@ pub(super) fn done(answer: Answer) -> Result<(), ApiError> {
 fn refused(answer: Answer) -> ApiError {
     match answer {
         Answer::Refused(refusal) => refusal.into(),
+        Answer::IdUsed(id) => {
+            let message = id_used(&id);
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::InvalidMessage, message)
+        }
         // It is stored all the same, so a resend is safe.
         _ => {
             let message = "the message is stored, but its place can't be told now; ask again";

@@ -16,10 +16,11 @@ use crate::approval::MAX_GRANTS;
 use crate::approval::broker::Settled;
 use crate::engine::{Engine, OpenError};
 use crate::event::{
-    ActiveReply, Answer, DurableEvent, EventKind, LiveEvent, Published, Renamed, TurnDone, TurnFailed,
-    TurnInterrupted, UserMessage,
+    ActiveReply, Answer, DurableEvent, EventKind, LiveEvent, Published, Refusal, Renamed, TurnDone,
+    TurnFailed, TurnInterrupted, UserMessage,
 };
 use crate::history::{self, text_of};
+use crate::message::Part;
 use crate::recovery;
 use crate::session::port::{OpenedEngine, Outgoing, TurnPort, TurnReport};
 use crate::session::{AgentChange, ChatCommand, MAX_QUEUED, ReplyTo, title};
@@ -58,6 +59,19 @@ pub(super) struct Dropped {
     response: MessageId,
 }
 
+/// What tells a message from another one with the same id of its sender.
+struct Sent {
+    parts: Vec<Part>,
+    /// As the sender named it; who says nothing takes whoever answered.
+    agent: Option<AgentId>,
+}
+
+impl Sent {
+    fn repeats(&self, stored: &UserMessage) -> bool {
+        self.parts == stored.parts && self.agent.as_ref().is_none_or(|agent| *agent == stored.agent)
+    }
+}
+
 /// Counts a running turn while it lives.
 pub(super) struct Counted(Arc<AtomicUsize>);
 
@@ -77,8 +91,8 @@ impl Drop for Counted {
 impl Actor {
     pub(super) async fn on_chat(&mut self, chat: ChatCommand, to: ReplyTo) {
         if let Some(id) = chat.client_message_id.as_ref().filter(|id| self.recent.contains(id)) {
-            // The same message again: it waits, or was answered, already.
-            let answer = self.accepted_before(id).await;
+            let sent = Sent { parts: chat.parts, agent: chat.agent };
+            let answer = self.accepted_before(id, &sent).await;
             return self.reply(to, answer);
         }
         let Some(agent) = self.agent(chat.agent.as_ref()).cloned() else {
@@ -94,6 +108,7 @@ impl Actor {
             let message = format!("{MAX_QUEUED} messages wait already; wait for a reply, or cancel");
             return self.refuse(to, "chat", ErrorCode::QueueFull, message);
         }
+        let sent = Sent { parts: chat.parts.clone(), agent: chat.agent };
         let message = UserMessage {
             id: message_id(),
             agent: agent.id.clone(),
@@ -117,9 +132,8 @@ impl Actor {
         let turn = message.id.clone();
         if busy {
             match self.commit_titled(Some(&turn), events, Some(next), title, condition).await {
-                // The same message again: it waits, or was answered, already.
                 Ok(stored) => {
-                    self.accepted(chat.client_message_id, turn, stored, to).await;
+                    self.accepted(chat.client_message_id, turn, &sent, stored, to).await;
                     self.start_next_turn().await;
                 }
                 Err(error) => self.refuse_for_store(to, "chat", &error),
@@ -134,7 +148,7 @@ impl Actor {
                     if stored.is_none() {
                         self.drop_running();
                     }
-                    self.accepted(chat.client_message_id, turn, stored, to).await;
+                    self.accepted(chat.client_message_id, turn, &sent, stored, to).await;
                 }
                 Err(error) => {
                     self.drop_running();
@@ -155,35 +169,43 @@ impl Actor {
         &mut self,
         id: Option<ClientMessageId>,
         message: MessageId,
+        sent: &Sent,
         stored: Option<Vec<Arc<Published>>>,
         to: ReplyTo,
     ) {
         let seq = stored.as_ref().and_then(|events| events.iter().find_map(|event| event.seq));
         let answer = match (seq, &id) {
             (Some(seq), _) => Answer::Accepted { message, seq },
-            (None, Some(id)) => self.accepted_before(id).await,
+            (None, Some(id)) => self.accepted_before(id, sent).await,
             (None, None) => Answer::Done,
         };
         self.remember(id);
         self.reply(to, answer);
     }
 
-    /// Finds the message that a resend repeats.
-    async fn accepted_before(&self, id: &ClientMessageId) -> Answer {
-        let mut found = None;
+    /// Finds the message that a resend repeats: it waits, or was answered, already. An import may have an id twice;
+    /// then either is one.
+    async fn accepted_before(&self, id: &ClientMessageId, sent: &Sent) -> Answer {
+        let mut used = false;
         let store = self.deps.store.clone();
-        let visited = history::visit(store.as_ref(), self.identity.key, MESSAGES, |row| {
-            if let DurableEvent::UserMessage(message) = row.event
-                && message.client_message_id.as_ref() == Some(id)
-            {
-                found = Some(Answer::Accepted { message: message.id, seq: row.place.seq });
+        let found = history::last(store.as_ref(), self.identity.key, MESSAGES, None, |row| match row.event {
+            DurableEvent::UserMessage(message) if message.client_message_id.as_ref() == Some(id) => {
+                used = true;
+                let again = sent.repeats(&message);
+                again.then_some(Answer::Accepted { message: message.id, seq: row.place.seq })
             }
+            _ => None,
         })
         .await;
-        match (visited, found) {
-            (Ok(()), Some(found)) => found,
-            // It is stored all the same; only its place can't be told now.
-            (Ok(()) | Err(_), _) => Answer::Done,
+        match found {
+            Ok(Some(found)) => found,
+            Ok(None) if used => Answer::IdUsed(id.clone()),
+            Ok(None) => Answer::Done,
+            // Whether it is this message that is stored can't be told now.
+            Err(error) => {
+                let (code, message) = (error.code(), error.to_string());
+                Answer::Refused(Refusal { code, message, request: "chat" })
+            }
         }
     }
 
