@@ -65,6 +65,39 @@ async fn a_session_is_found_named_copied_rated_and_erased_without_a_server() {
 }
 
 #[tokio::test]
+async fn a_failure_prints_no_json_but_where_a_report_tells_of_it() {
+    let home = Home::new();
+    for (args, code) in [
+        (&["run", " "][..], 2),
+        (&["run", "hi", "--provider", "nobody"], 2),
+        (&["kb", "add"], 2),
+        (&["kb", "search", " "], 2),
+        (&["sessions", "show", "nobody"], 7),
+        (&["sessions", "export", "nobody"], 2),
+        (&["sessions", "export", "nobody", "-o", "file"], 7),
+        (&["sessions", "tail", "nobody"], 7),
+        (&["agents", "rm", "nobody"], 7),
+        (&["rules", "rm", "nobody"], 7),
+        (&["providers", "check", "nobody"], 7),
+        (&["config", "explain", "nobody"], 2),
+    ] {
+        let ran = home.run(&[args, &["--json"]].concat()).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{args:?}: {ran:?}");
+        assert!(!ran.stderr.is_empty(), "{args:?}");
+    }
+    for (args, code, field) in [
+        (&["run", "hi", "--agent", "nobody"][..], 7, "error"),
+        (&["kb", "add", "nothing"], 1, "failed"),
+        (&["kb", "rm", "nobody"], 7, "unknown"),
+        (&["sessions", "rm", "nobody"], 7, "unknown"),
+        (&["providers", "check", "offline", "nobody"], 7, "checks"),
+    ] {
+        let ran = home.run(&[args, &["--json"]].concat()).await;
+        assert!(ran.code == Some(code) && !ran.json()[field].is_null(), "{args:?}: {ran:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_can_not_be_done_is_said_with_its_exit_code() {
     let home = Home::new();
     for (args, code, says) in [

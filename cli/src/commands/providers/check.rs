@@ -40,19 +40,27 @@ pub(super) async fn check(
 ) -> anyhow::Result<()> {
     let ids = if ids.is_empty() { set_up(rest).await? } else { ids };
     let mut report = Report::default();
+    let mut cut = None;
     for id in ids {
         let checked = match rest.validate_key(&id, ValidateKey { key: key.clone() }).await {
             Ok(check) => works(check),
             Err(ClientError::Refused { code, message, .. }) if Exit::of_code(code) == Exit::Provider => {
                 fails(id, code, message)
             }
-            Err(error) => return Err(told(error)),
+            Err(error) => {
+                cut = Some(told(error));
+                break;
+            }
         };
         checked.tell(context)?;
         report.checks.push(checked);
     }
-    if context.out.json {
+    // What was checked before is told all the same.
+    if context.out.json && (cut.is_none() || !report.checks.is_empty()) {
         context.out.json(&report)?;
+    }
+    if let Some(error) = cut {
+        return Err(error);
     }
     match report.checks.iter().all(|checked| checked.ok) {
         true => Ok(()),
