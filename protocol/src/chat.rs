@@ -15,7 +15,7 @@ pub struct Chat {
     /// Address this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
-    /// Makes a resend idempotent: the same id starts no second turn.
+    /// Makes a resend idempotent: the same id starts no second turn, and with other words is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_message_id: Option<ClientMessageId>,
     /// More parts than the text.

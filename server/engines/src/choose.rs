@@ -62,7 +62,9 @@ pub(crate) async fn find(config: &EngineConfig, http: &Arc<Http>) -> Result<Foun
         }
     }
     if let Some(local) = find_local(config, http).await {
-        return Ok(Found { model: model.or(local.model), ..local });
+        // Found by its address; the rest of what is set for it holds.
+        let access = Access { base_url: local.access.base_url, ..config.access(local.provider) };
+        return Ok(Found { model: model.or(local.model), access, ..local });
     }
     let mut reason = "no provider is set up and no model server answers on this machine".to_owned();
     if let Some(trouble) = config.key_store_trouble() {

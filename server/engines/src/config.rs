@@ -108,6 +108,8 @@ pub(crate) struct Access {
     pub(crate) base_url: Option<String>,
     /// What set the address; the default where it is the provider's own.
     pub(crate) base_url_origin: Option<Origin>,
+    /// How many tokens its models are given to read, where requests say so.
+    pub(crate) context_length: Option<u64>,
 }
 
 impl EngineConfig {
@@ -121,7 +123,11 @@ impl EngineConfig {
             let variable = base_url_variable(provider.id);
             let base_url = set(&variable);
             let base_url_origin = base_url.is_some().then_some(Origin::Variable(variable));
-            (provider.id, Access { key, base_url, base_url_origin })
+            // Ollama's own variable; what it was started with can't be asked for.
+            let context_length = (provider.id == crate::ollama::PROVIDER)
+                .then(|| set(CONTEXT_VARIABLE)?.parse().ok().filter(|tokens| *tokens > 0))
+                .flatten();
+            (provider.id, Access { key, base_url, base_url_origin, context_length })
         });
         Self {
             flag: EngineChoice::default(),
@@ -268,6 +274,8 @@ impl EngineConfig {
 
 /// Names the provider of new agents.
 const PROVIDER_VARIABLE: &str = "TNS_PROVIDER";
+/// How many tokens Ollama gives a model to read.
+const CONTEXT_VARIABLE: &str = "OLLAMA_CONTEXT_LENGTH";
 /// Names their model.
 const MODEL_VARIABLE: &str = "TNS_MODEL";
 

@@ -26,6 +26,7 @@ mod request;
 mod thought;
 
 use abilities::Abilities;
+use context::Room;
 use decoder::LineDecoder;
 
 /// The provider's id.
@@ -57,7 +58,12 @@ pub(crate) fn open(opening: Opening) -> Opened {
             })?,
         };
         let shown = models::shown(&opening.http, &endpoint, &model).await.map_err(refused)?;
-        let abilities = Abilities::of(&shown);
+        let mut abilities = Abilities::of(&shown);
+        let of_model = shown.context_window();
+        abilities.room = match is_elsewhere(&model) {
+            true => Room::elsewhere(of_model),
+            false => abilities.room.as_operator_says(of_model, opening.access.context_length),
+        };
         if !abilities.tools {
             tracing::warn!(model, "this model takes no tools; its agent only talks");
         }
@@ -66,6 +72,11 @@ pub(crate) fn open(opening: Opening) -> Opened {
         Ok(Arc::new(RemoteEngine::new(target, opening.http, Ollama { abilities })) as Arc<dyn Engine>)
     }
     .boxed()
+}
+
+/// Whether this Ollama only passes a model's requests on.
+fn is_elsewhere(model: &str) -> bool {
+    model.ends_with("-cloud") || model.ends_with(":cloud")
 }
 
 fn endpoint(provider: &'static Provider, access: &Access) -> Result<Endpoint, OpenError> {
@@ -81,7 +92,10 @@ pub(crate) fn own_base(base: &str) -> &str {
 
 impl Wire for Ollama {
     fn request(&self, target: &Target, step: &StepRequest) -> Result<WireRequest, EngineError> {
-        let body = request::build(step, &target.model, &self.abilities)?;
+        let address = target.endpoint.address();
+        let body = request::build(step, &target.model, &self.abilities, |needed| {
+            context::never_less(&address, &target.model, needed)
+        })?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/x-ndjson"));
         if let Some(bearer) = target.endpoint.bearer()? {

@@ -88,7 +88,7 @@ impl Abilities {
     }
 
     pub(super) fn of(shown: &Shown) -> Self {
-        let room = Room { of_model: shown.context_window(), set: shown.num_ctx() };
+        let room = Room::new(shown.context_window(), shown.num_ctx());
         if shown.capabilities.is_none() {
             return Self { room, ..Self::untold() };
         }
@@ -162,14 +162,14 @@ mod tests {
     fn what_the_makers_of_a_model_set_is_read_among_its_parameters() {
         let room = |parameters: &str| {
             let shown = json!({ "parameters": parameters, "model_info": { "qwen3.context_length": 40_960 } });
-            abilities(shown).room.set
+            abilities(shown).room.window()
         };
         assert_eq!(
             room("stop           \"<|im_start|>\"\nnum_ctx                        16384\n"),
             Some(16_384)
         );
         for other in ["", "num_ctx", "num_ctx many", "stop \"num_ctx 5\"", "num_ctx_x 5"] {
-            assert_eq!(room(other), None, "{other:?}");
+            assert_eq!(room(other), Some(32_768), "{other:?}");
         }
         assert_eq!(abilities(json!({})).room, Room::default());
     }

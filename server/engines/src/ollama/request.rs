@@ -29,6 +29,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     think: Option<Think>,
     keep_alive: &'static str,
+    /// What does not fit is refused, not cut. Older releases know no such word and cut.
+    truncate: bool,
     #[serde(skip_serializing_if = "Options::is_empty")]
     options: Options,
     stream: bool,
@@ -104,7 +106,12 @@ struct OfferedFunction<'a> {
 ///
 /// # Errors
 /// When a value can't be written as JSON, or the request can't fit into what the model reads.
-pub(super) fn build(step: &StepRequest, model: &str, abilities: &Abilities) -> Result<Vec<u8>, EngineError> {
+pub(super) fn build(
+    step: &StepRequest,
+    model: &str,
+    abilities: &Abilities,
+    never_less: impl FnOnce(u64) -> u64,
+) -> Result<Vec<u8>, EngineError> {
     let mut messages = Vec::with_capacity(step.messages.len() + 1);
     if !step.system.trim().is_empty() {
         messages.push(Message::System { content: &step.system });
@@ -125,6 +132,7 @@ pub(super) fn build(step: &StepRequest, model: &str, abilities: &Abilities) -> R
         tools: tools.map(|spec| tool(spec)).collect(),
         think: step.effort.and_then(|effort| abilities.think(effort)),
         keep_alive: KEEP_ALIVE,
+        truncate: false,
         options: Options {
             temperature: step.temperature,
             num_predict: step.max_output_tokens,
@@ -132,32 +140,41 @@ pub(super) fn build(step: &StepRequest, model: &str, abilities: &Abilities) -> R
         },
         stream: true,
     };
-    body.options.num_ctx = abilities.room.for_request(body.size()?).map_err(too_long)?;
+    body.options.num_ctx = abilities.room.needed(body.size()?).map_err(too_long)?.map(never_less);
     serde_json::to_vec(&body).map_err(|error| unwritable(&error))
 }
 
 impl Body<'_> {
     fn size(&self) -> Result<Size, EngineError> {
-        let written =
-            serde_json::to_vec(&(&self.messages, &self.tools)).map_err(|error| unwritable(&error))?;
-        let pictures = self.messages.iter().flat_map(|message| match message {
-            Message::User { images, .. } => images.as_slice(),
-            Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => &[],
-        });
-        let (mut count, mut data) = (0, 0);
-        for picture in pictures {
-            count += 1;
-            data += picture.len();
+        let mut size = Size { reply: self.options.num_predict, ..Size::default() };
+        size.add(&json(&self.tools)?);
+        for message in &self.messages {
+            match message {
+                Message::System { content } => size.add(content),
+                Message::User { content, images } => {
+                    size.add(content);
+                    size.pictures += images.len() as u64;
+                }
+                Message::Assistant { content, thinking, tool_calls } => {
+                    size.add(content);
+                    size.add(thinking.as_deref().unwrap_or_default());
+                    size.add(&json(tool_calls)?);
+                }
+                Message::Tool { content, .. } => size.add(content),
+            }
         }
-        let bytes = written.len().saturating_sub(data) as u64;
-        Ok(Size { bytes, pictures: count, reply: self.options.num_predict })
+        Ok(size)
     }
+}
+
+fn json(value: &impl Serialize) -> Result<String, EngineError> {
+    serde_json::to_string(value).map_err(|error| unwritable(&error))
 }
 
 fn too_long(TooLong(window): TooLong) -> EngineError {
     let message = format!(
-        "the request is longer than the {window} tokens that the model is given to read; a model made with a larger \
-         num_ctx reads more"
+        "the request is longer than the {window} tokens that the model is given to read; set OLLAMA_CONTEXT_LENGTH \
+         for more"
     );
     EngineError { kind: EngineErrorKind::ContextOverflow, message }
 }

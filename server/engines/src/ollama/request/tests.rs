@@ -35,7 +35,7 @@ fn able(capabilities: &[&str]) -> Abilities {
 }
 
 fn built(step: &StepRequest, abilities: &Abilities) -> Value {
-    serde_json::from_slice(&build(step, "qwen3:4b", abilities).unwrap()).unwrap()
+    serde_json::from_slice(&build(step, "qwen3:4b", abilities, |needed| needed).unwrap()).unwrap()
 }
 
 fn messages(messages: Vec<ModelMessage>) -> Value {
@@ -67,7 +67,7 @@ fn a_request_asks_for_the_room_that_it_needs() {
     assert_eq!(built(&step, &reads(131_072))["options"], json!({ "num_ctx": 8_192 }));
     assert_eq!(built(&step, &Abilities::untold()).get("options"), None);
 
-    let refused = build(&said(100_000), "qwen3:4b", &reads(8_192)).unwrap_err();
+    let refused = build(&said(100_000), "qwen3:4b", &reads(8_192), |needed| needed).unwrap_err();
     assert_eq!(refused.kind, EngineErrorKind::ContextOverflow);
     assert!(refused.message.contains("8192 tokens"), "{}", refused.message);
 }
@@ -118,6 +118,7 @@ fn a_whole_request_has_this_form() {
             }}],
             "think": true,
             "keep_alive": "30m",
+            "truncate": false,
             "options": {"temperature": 0.5, "num_predict": 100},
             "stream": true,
         })
@@ -141,6 +142,7 @@ fn what_the_model_can_not_take_is_left_out() {
                 "content": "What is it?\n\n(A picture, image/png, is left out: this model takes none.)",
             }],
             "keep_alive": "30m",
+            "truncate": false,
             "stream": true,
         })
     );
@@ -181,6 +183,6 @@ fn the_same_step_gives_the_same_bytes() {
         messages: vec![user(vec![text("go")]), model(vec![call("c", "t", &json!({"b": 1, "a": 2}))])],
         ..with_a_tool()
     };
-    let body = || build(&step, "m", &Abilities::untold()).unwrap();
+    let body = || build(&step, "m", &Abilities::untold(), |needed| needed).unwrap();
     assert_eq!(body(), body());
 }
