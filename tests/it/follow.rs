@@ -1,11 +1,12 @@
 //! The client crate against a real server, over a line that breaks and with a consumer that is too slow.
 
-use tns_client::{Client, ClientConfig, ClientEvent, Cursor, Events, Reconnect};
+use tns_client::{Client, ClientConfig, ClientEvent, Cursor, Events, Network, Reconnect, Stream};
 use tns_protocol::chat::Chat;
 use tns_protocol::{ClientMessageId, Seq, ServerFrame, ServerMessage};
 use tns_server_core::scripted::{Beat, Gate, Script};
 use tns_tests::TestServer;
 use tns_tests::relay::Relay;
+use tokio::net::TcpSocket;
 
 use crate::{say, setup, start};
 
@@ -15,6 +16,14 @@ fn named(name: &str) -> Chat {
 
 async fn connect(url: &str) -> (Client, Events) {
     Client::connect(ClientConfig::new(url, Reconnect::Backoff)).await.unwrap()
+}
+
+/// Connects with a small buffer for what comes.
+async fn dial_narrow(address: String) -> std::io::Result<Box<dyn Stream>> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(64 << 10)?;
+    let address = address.parse().map_err(std::io::Error::other)?;
+    Ok(Box::new(socket.connect(address).await?))
 }
 
 /// Waits for a durable event that `wanted` takes; `log` collects all of them.
@@ -102,10 +111,13 @@ async fn a_server_that_restarts_over_its_store_is_followed_without_a_gap() {
 #[tokio::test]
 async fn a_consumer_that_is_too_slow_misses_no_stored_event() {
     let server = start(Script::new()).await;
-    let (client, mut events) = connect(server.url()).await;
+    // Else the system may keep all of it for a client that reads nothing.
+    let network = Network::new(dial_narrow, || 0.5);
+    let config = ClientConfig { network, ..ClientConfig::new(server.url(), Reconnect::Backoff) };
+    let (client, mut events) = Client::connect(config).await.unwrap();
     let id = tns_tests::session("s");
     client.join(&id, Cursor::default()).await.unwrap();
-    // Far more than an outbox, the kernel's buffers and the client's own take.
+    // Far more than an outbox, the system's buffers and the client's own take.
     let long = "x".repeat(2 << 20);
     let mut writer = server.socket().await;
     writer.join("s").await;

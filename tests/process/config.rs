@@ -159,7 +159,7 @@ async fn serve_and_its_info_name_the_source_of_the_choice() {
     assert_eq!(home.run(&["run", "hello"]).await.answer(), "from the model\n");
     assert_eq!(model.keys(), [format!("Bearer {CANARY}")]);
     assert!(!server.log().contains("canary"), "{}", server.log());
-    drop(server);
+    server.kill().await;
     let server = home.serve(&["--provider", "offline", "--model", "offline"]).await;
     assert_eq!(server.rest().info().await.unwrap().default_reason, "named by --provider");
 }
@@ -185,7 +185,7 @@ async fn a_key_goes_into_the_keyring_and_is_used_from_there() {
         ("openai", "the key of openai in the system keyring is set")
     );
     assert!(!server.log().contains("canary"), "{}", server.log());
-    drop(server);
+    server.kill().await;
     home.run(&["config", "key", "rm", "openai"]).await.answer();
     assert_eq!(service.get("openai"), None);
     assert_eq!(home.run(&["config", "key", "rm", "openai"]).await.code, Some(7));

@@ -126,7 +126,7 @@ async fn a_key_is_kept_found_locked_and_removed() {
     assert!(!desktop.holds(CANARY), "the keyring keeps it encrypted");
     let server = home.serve(&[]).await;
     assert!(server.first_line.ends_with(" · engine openai\n"), "{}", server.first_line);
-    drop(server);
+    server.kill().await;
 
     // The keyring that nobody opened: it says so, asks nobody, and gives nothing.
     desktop.keyring(None).await;

@@ -3,6 +3,7 @@
 //! what one can do, `thought` keeps its reasoning, `pull` gets a model into the server. Wire format: <https://docs.ollama.com/api>.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
@@ -42,6 +43,11 @@ const COMPATIBLE_PATH: &str = "/v1";
 #[derive(Debug)]
 struct Ollama {
     abilities: Abilities,
+    address: String,
+    model: String,
+    /// A request did not fit into the context that it asked for: its length was guessed too low. The next ones ask
+    /// for all that the model reads.
+    all: AtomicBool,
 }
 
 /// An Ollama server. The model is checked here, since Ollama would only say so mid-reply.
@@ -67,9 +73,11 @@ pub(crate) fn open(opening: Opening) -> Opened {
         if !abilities.tools {
             tracing::warn!(model, "this model takes no tools; its agent only talks");
         }
-        let target =
-            Target { endpoint, model, accepts_images: abilities.pictures, own_prices: opening.prices };
-        Ok(Arc::new(RemoteEngine::new(target, opening.http, Ollama { abilities })) as Arc<dyn Engine>)
+        let (address, all) = (endpoint.address(), AtomicBool::new(false));
+        let accepts_images = abilities.pictures;
+        let wire = Ollama { abilities, address, model: model.clone(), all };
+        let target = Target { endpoint, model, accepts_images, own_prices: opening.prices };
+        Ok(Arc::new(RemoteEngine::new(target, opening.http, wire)) as Arc<dyn Engine>)
     }
     .boxed()
 }
@@ -92,9 +100,9 @@ pub(crate) fn own_base(base: &str) -> &str {
 
 impl Wire for Ollama {
     fn request(&self, target: &Target, step: &StepRequest) -> Result<WireRequest, EngineError> {
-        let address = target.endpoint.address();
+        let window = self.abilities.room.window().filter(|_| self.all.load(Ordering::Relaxed));
         let body = request::build(step, &target.model, &self.abilities, |needed| {
-            context::never_less(&address, &target.model, needed)
+            context::never_less(&self.address, &self.model, window.unwrap_or(needed))
         })?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/x-ndjson"));
@@ -119,11 +127,14 @@ impl Wire for Ollama {
 
     fn kind(&self, status: Option<u16>, said: &Said) -> EngineErrorKind {
         let words = said.message.to_ascii_lowercase();
-        if words.contains("context length") {
+        if words.contains("context length") || words.contains("context size") {
+            self.all.store(true, Ordering::Relaxed);
             return EngineErrorKind::ContextOverflow;
         }
         // Comes as a failure of the server, but would come again.
         if words.contains("system memory") || words.contains("out of memory") {
+            self.all.store(false, Ordering::Relaxed);
+            context::forget(&self.address, &self.model);
             return EngineErrorKind::Provider;
         }
         usual_kind(status, said)

@@ -172,8 +172,13 @@ async fn still_approved(context: &CallContext, approved: Approved) -> Result<App
     }
     let Approved { call, tool, class, .. } = approved;
     match authorize(context, call.clone(), Some(tool)).await {
-        Ok(again) if again.class == class => Ok(again),
-        Ok(_) => Err(not_run(&call, CHANGED.to_owned())),
+        // What only reads runs beside others; what does more must not.
+        Ok(again) if class == RiskClass::ReadOnly && again.class != class => {
+            let decided = again.audit.map(DurableEvent::Audited).into_iter();
+            context.port.emit(decided.map(Outgoing::durable).collect()).await;
+            Err(not_run(&call, CHANGED.to_owned()))
+        }
+        Ok(again) => Ok(again),
         Err(reason) => Err(not_run(&call, reason)),
     }
 }

@@ -135,6 +135,12 @@ pub(super) fn never_less(address: &str, model: &str, tokens: u64) -> u64 {
     *most
 }
 
+/// Forgets what was asked for a model: there is no memory for it.
+pub(super) fn forget(address: &str, model: &str) {
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    asked.remove(&(address.to_owned(), model.to_owned()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +194,8 @@ mod tests {
     fn no_agent_asks_for_less_than_another_of_the_same_model() {
         let ask = |model: &str, tokens| never_less("http://127.0.0.1:1", model, tokens);
         assert_eq!([ask("a", 8_192), ask("a", 16_384), ask("a", 8_192)], [8_192, 16_384, 16_384]);
+        forget("http://127.0.0.1:1", "a");
+        assert_eq!(ask("a", 8_192), 8_192);
         assert_eq!([ask("b", 8_192), never_less("http://127.0.0.1:2", "a", 8_192)], [8_192, 8_192]);
     }
 }

@@ -31,6 +31,8 @@ struct Body<'a> {
     keep_alive: &'static str,
     /// What does not fit is refused, not cut. Older releases know no such word and cut.
     truncate: bool,
+    /// A reply ends where the context is full; nothing is dropped to make room for more of it.
+    shift: bool,
     #[serde(skip_serializing_if = "Options::is_empty")]
     options: Options,
     stream: bool,
@@ -133,6 +135,7 @@ pub(super) fn build(
         think: step.effort.and_then(|effort| abilities.think(effort)),
         keep_alive: KEEP_ALIVE,
         truncate: false,
+        shift: false,
         options: Options {
             temperature: step.temperature,
             num_predict: step.max_output_tokens,
@@ -173,8 +176,8 @@ fn json(value: &impl Serialize) -> Result<String, EngineError> {
 
 fn too_long(TooLong(window): TooLong) -> EngineError {
     let message = format!(
-        "the request is longer than the {window} tokens that the model is given to read; set OLLAMA_CONTEXT_LENGTH \
-         for more"
+        "the request is longer than the {window} tokens that the model is given to read; choose one that reads more, or \
+         set OLLAMA_CONTEXT_LENGTH where the model could"
     );
     EngineError { kind: EngineErrorKind::ContextOverflow, message }
 }

@@ -182,3 +182,30 @@ async fn where_no_ollama_is_the_error_says_so() {
         "{message}"
     );
 }
+
+#[tokio::test]
+async fn a_request_that_was_guessed_too_short_is_asked_again_with_all_that_the_model_reads() {
+    let known = json!({"capabilities": ["completion"], "model_info": {"qwen3.context_length": 40_960}});
+    let refused = |status, words: &str| Reply::whole(status, &json!({ "error": words }).to_string());
+    let answers = [
+        tags(&["qwen3:4b"]),
+        Reply::whole("200 OK", &known.to_string()),
+        refused("400 Bad Request", "the input length exceeds the context length"),
+        lines(&format!("{HI}{DONE}")),
+        refused("500 Internal Server Error", "model requires more system memory (9.1 GiB) than is available"),
+        lines(&format!("{HI}{DONE}")),
+    ];
+    let stand_in = StandIn::start(answers).await;
+    let engine = opened(&stand_in.base_url(), None).await.unwrap();
+    let mut kinds = Vec::new();
+    for _ in 0..4 {
+        kinds.push(fixtures::run(&*engine, hello()).await.pop().unwrap().err().map(|error| error.kind));
+    }
+    let (overflow, refusal) = (Some(EngineErrorKind::ContextOverflow), Some(EngineErrorKind::Provider));
+    assert_eq!(kinds, [overflow, None, refusal, None]);
+    let asked = stand_in.heard().into_iter().skip(2).map(|heard| {
+        let body: Value = serde_json::from_str(heard.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        body["options"]["num_ctx"].as_u64()
+    });
+    assert_eq!(asked.flatten().collect::<Vec<_>>(), [8_192, 32_768, 32_768, 8_192]);
+}

@@ -2,8 +2,8 @@
 //! asked here.
 //!
 //! * It is behind the log. An append leaves it alone, since a row of it costs more than the append; what is not in
-//!   it yet is found in the log itself. It follows while nothing is written, and is never further behind than
-//!   [`MAX_BEHIND`].
+//!   it yet is found in the log itself. It follows while nothing is written, and at once where it is further behind
+//!   than [`MAX_BEHIND`].
 //! * A term begins with its block, a stretch of the log, so that a search goes from the newest block to older ones
 //!   and only reads what it needs. A term for the owner stands in every row, so that a search looks at one
 //!   principal's rows only.
@@ -20,8 +20,8 @@ use super::session::Head;
 use super::writer::Write;
 use super::{log, signed, unsigned};
 
-/// Most places of the log that the index is behind. An append that comes to it waits for a step of the index, some
-/// milliseconds; a search reads as many events.
+/// Most places of the log that the index is to be behind: a search reads as many events. An append beyond waits for a
+/// few steps of the index, some milliseconds each.
 pub(super) const MAX_BEHIND: u64 = 8_192;
 /// Messages of one step, and about how many bytes of text: some milliseconds.
 const STEP_MESSAGES: usize = 200;
@@ -234,6 +234,7 @@ pub(super) fn fill(connection: &Connection) -> Result<bool, Fault> {
         from,
     )?;
     set(connection, FROM, reached.unwrap_or(0))?;
+    flush(connection)?;
     Ok(reached.is_some())
 }
 

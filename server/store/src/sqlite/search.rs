@@ -23,7 +23,7 @@ const MAX_BEHIND_BYTES: usize = 16 << 20;
 pub(super) fn search(connection: &Connection, query: &SearchQuery, head: u64) -> Result<SearchPage, Fault> {
     let head = query.after.map_or(head, |cursor| cursor.head);
     let covered = Covered::read(connection)?;
-    let mut complete = covered.from == 0;
+    let mut complete = covered.from == 0 && !index::is_damaged(connection)?;
     let search = Search { connection, principal: &query.principal, question: Question::parse(&query.text) };
     let mut candidates = Vec::new();
     if !search.question.is_empty() {

@@ -30,6 +30,10 @@ const GROUP: usize = 256;
 /// How long an erasing write waits for readers, so that the log file can be emptied; longer ones are waited
 /// out beside other work.
 const SCRUB_WAIT: Duration = Duration::from_millis(200);
+/// How soon a damaged index is made anew once more: damage that comes back at once is not chased.
+const RENEW_AGAIN: Duration = Duration::from_secs(60);
+/// Most steps that the index follows within a group; the rest comes between groups.
+const MAX_STEPS: usize = 4;
 /// How soon emptying the log file is tried again.
 const SCRUB_AGAIN: Duration = Duration::from_secs(1);
 /// Something to be written.
@@ -94,6 +98,7 @@ impl Writer {
             follow_at: (indexed < numbers.last_gseq || index_damaged).then(|| Instant::now() + options.quiet),
             quiet: options.quiet,
             index_damaged,
+            renewed: None,
             index_stuck: false,
             chores: Chores::Waiting,
             unscrubbed: None,
@@ -196,8 +201,10 @@ struct Owner {
     /// When the index is to follow. `None`: there is nothing for it, or it failed since the last write.
     follow_at: Option<Instant>,
     quiet: Duration,
-    /// It is to be made anew, and left alone until then.
+    /// It is to be made anew; groups leave it alone until then.
     index_damaged: bool,
+    /// When that was last tried.
+    renewed: Option<Instant>,
     /// Its last step failed for another reason. Groups leave it alone until one succeeds.
     index_stuck: bool,
     chores: Chores,
@@ -286,13 +293,31 @@ impl Owner {
             self.index_damaged = followed.as_ref().is_err_and(Fault::is_of_index);
         }
         if self.index_damaged {
-            followed = self.alone(|connection| index::renew(connection, head)).map(|()| head);
-            self.index_damaged = followed.is_err();
-            self.chores = Chores::Waiting;
+            return self.renew_index(head);
         }
-        self.index_stuck = followed.is_err();
+        // Another process that held the store for a moment is no trouble of the index.
+        let stuck = |fault: &Fault| !matches!(fault.told(), StoreError::Busy);
+        self.index_stuck = followed.as_ref().is_err_and(stuck);
         self.follow_at = self.follow_at.filter(|_| followed.as_ref().is_ok_and(|reached| *reached < head));
         self.indexed = followed.unwrap_or(self.indexed);
+    }
+
+    fn renew_index(&mut self, head: u64) {
+        let now = Instant::now();
+        let again = self.renewed.map(|tried| tried + RENEW_AGAIN).filter(|again| *again > now);
+        if again.is_some() {
+            self.follow_at = again;
+            return;
+        }
+        self.renewed = Some(now);
+        if self.alone(|connection| index::renew(connection, head)).is_err() {
+            self.follow_at = Some(now + RENEW_AGAIN);
+            return;
+        }
+        self.shared.index_damaged.store(false, Ordering::Relaxed);
+        (self.index_damaged, self.index_stuck, self.indexed) = (false, false, head);
+        self.follow_at = None;
+        self.chores = Chores::Waiting;
     }
 
     /// Does something that can wait, in a transaction of its own. Where it fails, nothing has changed.
@@ -345,9 +370,7 @@ impl Owner {
                 if self.chores == Chores::Resting || company != Company::Any {
                     self.chores = Chores::Waiting;
                 }
-                if self.indexed < self.numbers.last_gseq || self.index_damaged {
-                    self.follow_at = Some(Instant::now() + self.quiet);
-                }
+                self.plan_to_follow();
                 let due = self.unscrubbed.is_some_and(|tried| tried.elapsed() >= SCRUB_AGAIN);
                 if company == Company::AloneErasing || due {
                     self.scrub();
@@ -361,6 +384,18 @@ impl Owner {
         }
         for job in group {
             job.answer(committed.clone());
+        }
+    }
+
+    /// Sets when the index follows what was just written.
+    fn plan_to_follow(&mut self) {
+        if self.index_damaged && self.follow_at.is_some() {
+            return;
+        }
+        let behind = self.behind(self.indexed);
+        if self.index_damaged || behind > 0 {
+            let far = behind > MAX_BEHIND && !self.index_stuck;
+            self.follow_at = Some(Instant::now() + if far { Duration::ZERO } else { self.quiet });
         }
     }
 
@@ -409,7 +444,7 @@ impl Owner {
         self.step("SAVEPOINT told")?;
         let told = self.write_index(far);
         if let Err(fault) = &told
-            && matches!(fault.told(), StoreError::Damaged(_))
+            && !matches!(fault.told(), StoreError::Full | StoreError::Busy)
             && !self.connection.is_autocommit()
         {
             tracing::error!(error = %fault.told(), "the index of messages can't be written");
@@ -432,8 +467,10 @@ impl Owner {
     fn write_index(&self, far: bool) -> Result<u64, Fault> {
         let mut indexed = self.indexed;
         index::write(&self.connection, &self.titles)?;
-        while far && self.behind(indexed) > MAX_BEHIND {
-            indexed = index::follow(&self.connection, self.numbers.last_gseq)?;
+        for _ in 0..MAX_STEPS {
+            if far && self.behind(indexed) > MAX_BEHIND {
+                indexed = index::follow(&self.connection, self.numbers.last_gseq)?;
+            }
         }
         index::flush(&self.connection)?;
         Ok(indexed)

@@ -119,6 +119,7 @@ fn a_whole_request_has_this_form() {
             "think": true,
             "keep_alive": "30m",
             "truncate": false,
+            "shift": false,
             "options": {"temperature": 0.5, "num_predict": 100},
             "stream": true,
         })
@@ -143,6 +144,7 @@ fn what_the_model_can_not_take_is_left_out() {
             }],
             "keep_alive": "30m",
             "truncate": false,
+            "shift": false,
             "stream": true,
         })
     );
