@@ -77,7 +77,6 @@ async fn a_failure_prints_no_json_but_where_a_report_tells_of_it() {
         (&["sessions", "export", "nobody", "-o", "file"], 7),
         (&["sessions", "tail", "nobody"], 7),
         (&["agents", "rm", "nobody"], 7),
-        (&["rules", "rm", "nobody"], 7),
         (&["providers", "check", "nobody"], 7),
         (&["config", "explain", "nobody"], 2),
     ] {
@@ -90,6 +89,7 @@ async fn a_failure_prints_no_json_but_where_a_report_tells_of_it() {
         (&["kb", "add", "nothing"], 1, "failed"),
         (&["kb", "rm", "nobody"], 7, "unknown"),
         (&["sessions", "rm", "nobody"], 7, "unknown"),
+        (&["rules", "rm", "nobody"], 7, "unknown"),
         (&["providers", "check", "offline", "nobody"], 7, "checks"),
     ] {
         let ran = home.run(&[args, &["--json"]].concat()).await;
@@ -108,6 +108,7 @@ async fn what_can_not_be_done_is_said_with_its_exit_code() {
         (&["sessions", "feedback", "nobody", "up"], 7, "nobody"),
         (&["sessions", "rm", "nobody"], 7, "nobody"),
         (&["sessions", "search", " "], 2, "blank"),
+        (&["sessions", "search", &"x".repeat(2_049)], 2, "2048 bytes"),
     ] {
         check_failure(&home.run(args).await, code, says);
     }

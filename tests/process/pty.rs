@@ -335,7 +335,7 @@ async fn what_was_allowed_for_good_is_listed_and_taken_back_on_the_screen_and_on
     let rules = home.run(&["rules", "list", "--session", "s", "--json"]).await.json();
     assert_eq!(rules["rules"][0]["ruleId"], json!(id));
     let unknown = home.run(&["rules", "rm", "rule-0", id, "--session", "s"]).await;
-    assert_eq!(unknown.code, Some(7), "{unknown:?}");
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(7), format!("{id}\n").as_str()), "{unknown:?}");
     terminal.shows("asks again: every `make test`").await;
     assert_eq!(home.run(&["rules", "list", "--session", "s"]).await.answer(), "");
     assert_eq!(home.run(&["rules", "rm", "--all", "--session", "s"]).await.code, Some(0));

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use clap::Subcommand;
+use serde::Serialize;
 use tns_client::{ClientError, Rest};
 use tns_protocol::approval::{Rule, RuleEffect};
 use tns_protocol::{ErrorCode, RuleId, SessionId};
@@ -25,7 +26,7 @@ pub(crate) struct Args {
 enum Action {
     /// List the rules, oldest first: id, effect, class, tool, what it covers
     List,
-    /// Take rules back; what they covered asks again from the next call on
+    /// Take rules back and print their ids; what they covered asks again from the next call on
     Rm {
         /// The rules' ids, as list shows them
         #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
@@ -41,7 +42,7 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
     server::with_interruptible(context, async |attached| {
         let id = workspace::session_id(context)?;
         let rest = attached.rest()?;
-        let rules = of_own_session(context, rest.rules(&id).await, "list the rules")?;
+        let rules = of_own_session(context, rest.rules(&id).await, "ask for the rules")?;
         match args.action {
             Action::List if context.out.json => context.out.json(&rules),
             Action::List => context.out.data(&table(&rules.rules)),
@@ -61,19 +62,38 @@ pub(crate) fn run(args: Args, context: &Context) -> anyhow::Result<()> {
     })
 }
 
-/// Takes each of them back; one that does not hold keeps none of the others.
+/// What `rm --json` prints.
+#[derive(Serialize, Default)]
+struct Removed {
+    removed: Vec<RuleId>,
+    unknown: Vec<RuleId>,
+}
+
+/// Takes each of them back and prints its id; one that does not hold keeps none of the others.
 async fn remove(context: &Context, rest: &Rest, id: &SessionId, rules: Vec<RuleId>) -> anyhow::Result<()> {
-    let mut unknown = Vec::new();
+    let mut report = Removed::default();
     for rule in rules {
         match rest.remove_rule(id, &rule).await {
-            Ok(()) => context.out.note(&format!("{rule} holds no more")),
-            Err(ClientError::Refused { code: ErrorCode::NotFound, .. }) => unknown.push(rule.to_string()),
+            Ok(()) => {
+                if !context.out.json {
+                    context.out.data(&format!("{rule}\n"))?;
+                }
+                report.removed.push(rule);
+            }
+            // One that was named twice is taken back once.
+            Err(ClientError::Refused { code: ErrorCode::NotFound, .. })
+                if report.removed.contains(&rule) || report.unknown.contains(&rule) => {}
+            Err(ClientError::Refused { code: ErrorCode::NotFound, .. }) => report.unknown.push(rule),
             Err(error) => return Err(error).with_context(|| format!("take {rule} back")),
         }
     }
-    if unknown.is_empty() {
+    if context.out.json {
+        context.out.json(&report)?;
+    }
+    if report.unknown.is_empty() {
         return Ok(());
     }
+    let unknown: Vec<&str> = report.unknown.iter().map(RuleId::as_str).collect();
     let message = format!("no rule {} holds in session {id}; tns rules list shows them", unknown.join(", "));
     Err(Stop::new(Exit::NotFound, message).into())
 }

@@ -38,6 +38,10 @@ fn words(message: &ServerMessage) -> String {
             event.agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ")
         }
         ServerMessage::AutonomyChanged(event) => event.level.as_str().to_owned(),
+        ServerMessage::RulesUpdate(event) => {
+            let how = if event.removed { "taken back" } else { "allow" };
+            format!("{how} {} by {}: {}", event.rule.rule_id, event.by, event.rule.covers)
+        }
         ServerMessage::KbAdded(event) => event.document_id.to_string(),
         ServerMessage::KbRemoved(event) => event.document_id.to_string(),
         ServerMessage::IndexStart(event) => format!("{}: {} files", event.path, event.total_files),
@@ -113,6 +117,11 @@ mod tests {
         assert_eq!(line(long), format!("8\t-\tuser_message\t{}…", "職".repeat(MAX_CHARS)));
         let done = json!({ "type": "done", "seq": 9, "usage": { "tokens": 12, "cost": 0.0 } });
         assert_eq!(line(done), "9\t-\tdone\t12 tokens");
+        let rule = json!({ "ruleId": "rule-1", "effect": "allow", "tool": "shell", "riskClass": "BUILD_TEST",
+            "scope": "session", "covers": "every `make test`" });
+        let rule = |removed| json!({ "type": "rules_update", "seq": 9, "rule": rule, "removed": removed, "by": "local" });
+        assert_eq!(line(rule(false)), "9\t-\trules_update\tallow rule-1 by local: every `make test`");
+        assert_eq!(line(rule(true)), "9\t-\trules_update\ttaken back rule-1 by local: every `make test`");
         assert_eq!(line(json!({ "type": "hologram", "seq": 10 })), "10\t-\thologram");
     }
 }

@@ -11,6 +11,8 @@ use crate::exit::Stop;
 
 /// Hits that are printed when no number is given.
 const DEFAULT_LIMIT: usize = 20;
+/// Longest query, in bytes: it stands in an address, where a byte may take three.
+const MAX_QUERY_BYTES: usize = 2 << 10;
 /// Hits asked for at once.
 const PAGE: u32 = 50;
 
@@ -31,6 +33,10 @@ pub(super) async fn run(context: &Context, rest: &Rest, args: Args) -> anyhow::R
     let query = args.query.join(" ");
     if query.trim().is_empty() {
         return Err(Stop::usage("the query is blank; give some words").into());
+    }
+    if query.len() > MAX_QUERY_BYTES {
+        let text = format!("the query has more than {MAX_QUERY_BYTES} bytes; give some words");
+        return Err(Stop::usage(text).into());
     }
     let mut found = SearchList { results: Vec::new(), next_cursor: None, complete: true };
     while found.results.len() < args.limit {
