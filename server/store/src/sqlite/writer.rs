@@ -8,6 +8,8 @@
 //! messages follows when nothing was written for a while, or in a group that would leave the index too far behind.
 //! While nothing waits, chores are done in small steps.
 
+mod follow;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
@@ -20,7 +22,7 @@ use tokio::sync::oneshot;
 
 use super::chores::Left;
 use super::error::{Fault, from_io, stopped};
-use super::index::{Change, Covered, MAX_BEHIND};
+use super::index::{Change, Covered};
 use super::{Numbers, Options, Shared, chores, index};
 
 /// Writes that may wait; full → [`StoreError::Busy`] at once.
@@ -30,10 +32,6 @@ const GROUP: usize = 256;
 /// How long an erasing write waits for readers, so that the log file can be emptied; longer ones are waited
 /// out beside other work.
 const SCRUB_WAIT: Duration = Duration::from_millis(200);
-/// How soon a damaged index is made anew once more: damage that comes back at once is not chased.
-const RENEW_AGAIN: Duration = Duration::from_secs(60);
-/// Most steps that the index follows within a group; the rest comes between groups.
-const MAX_STEPS: usize = 4;
 /// How soon emptying the log file is tried again.
 const SCRUB_AGAIN: Duration = Duration::from_secs(1);
 /// Something to be written.
@@ -284,42 +282,6 @@ impl Owner {
         };
     }
 
-    /// Lets the index follow by one step; one that is damaged is made anew.
-    fn follow_in_quiet(&mut self) {
-        let head = self.numbers.last_gseq;
-        let mut followed = Ok(self.indexed);
-        if !self.index_damaged {
-            followed = self.alone(|connection| index::follow(connection, head));
-            self.index_damaged = followed.as_ref().is_err_and(Fault::is_of_index);
-        }
-        if self.index_damaged {
-            return self.renew_index(head);
-        }
-        // Another process that held the store for a moment is no trouble of the index.
-        let stuck = |fault: &Fault| !matches!(fault.told(), StoreError::Busy);
-        self.index_stuck = followed.as_ref().is_err_and(stuck);
-        self.follow_at = self.follow_at.filter(|_| followed.as_ref().is_ok_and(|reached| *reached < head));
-        self.indexed = followed.unwrap_or(self.indexed);
-    }
-
-    fn renew_index(&mut self, head: u64) {
-        let now = Instant::now();
-        let again = self.renewed.map(|tried| tried + RENEW_AGAIN).filter(|again| *again > now);
-        if again.is_some() {
-            self.follow_at = again;
-            return;
-        }
-        self.renewed = Some(now);
-        if self.alone(|connection| index::renew(connection, head)).is_err() {
-            self.follow_at = Some(now + RENEW_AGAIN);
-            return;
-        }
-        self.shared.index_damaged.store(false, Ordering::Relaxed);
-        (self.index_damaged, self.index_stuck, self.indexed) = (false, false, head);
-        self.follow_at = None;
-        self.chores = Chores::Waiting;
-    }
-
     /// Does something that can wait, in a transaction of its own. Where it fails, nothing has changed.
     fn alone<T>(&self, step: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Fault> {
         self.in_transaction(step).inspect_err(|fault| {
@@ -387,18 +349,6 @@ impl Owner {
         }
     }
 
-    /// Sets when the index follows what was just written.
-    fn plan_to_follow(&mut self) {
-        if self.index_damaged && self.follow_at.is_some() {
-            return;
-        }
-        let behind = self.behind(self.indexed);
-        if self.index_damaged || behind > 0 {
-            let far = behind > MAX_BEHIND && !self.index_stuck;
-            self.follow_at = Some(Instant::now() + if far { Duration::ZERO } else { self.quiet });
-        }
-    }
-
     /// Returns a job that waits and shares a transaction.
     fn next_of_group(&mut self) -> Option<Box<dyn Job>> {
         let job = self.jobs.try_recv().ok()?;
@@ -428,57 +378,6 @@ impl Owner {
             self.step("ROLLBACK TO one")?;
         }
         Ok(self.step("RELEASE one")?)
-    }
-
-    /// Tells the index of titles, and lets it follow where it would be too far behind; returns how far it is. One that
-    /// is damaged, or can't follow, holds up nothing else: a search says so.
-    fn tell_index(&mut self) -> Result<u64, StoreError> {
-        if self.shared.index_damaged.swap(false, Ordering::Relaxed) && !self.index_damaged {
-            self.index_damaged = true;
-            index::mark_damaged(&self.connection)?;
-        }
-        let far = self.behind(self.indexed) > MAX_BEHIND && !self.index_stuck;
-        if self.index_damaged || (self.titles.is_empty() && !far) {
-            return Ok(self.indexed);
-        }
-        self.step("SAVEPOINT told")?;
-        let told = self.write_index(far);
-        if let Err(fault) = &told
-            && !matches!(fault.told(), StoreError::Full | StoreError::Busy)
-            && !self.connection.is_autocommit()
-        {
-            tracing::error!(error = %fault.told(), "the index of messages can't be written");
-            self.step("ROLLBACK TO told")?;
-            self.index_stuck = true;
-            if fault.is_of_index() {
-                self.index_damaged = true;
-                index::mark_damaged(&self.connection)?;
-            } else {
-                // The log can't be read where the index should follow; titles need none of it.
-                index::write(&self.connection, &self.titles)?;
-            }
-        } else if told.is_err() {
-            return Ok(told?);
-        }
-        self.step("RELEASE told")?;
-        Ok(told.unwrap_or(self.indexed))
-    }
-
-    fn write_index(&self, far: bool) -> Result<u64, Fault> {
-        let mut indexed = self.indexed;
-        index::write(&self.connection, &self.titles)?;
-        for _ in 0..MAX_STEPS {
-            if far && self.behind(indexed) > MAX_BEHIND {
-                indexed = index::follow(&self.connection, self.numbers.last_gseq)?;
-            }
-        }
-        index::flush(&self.connection)?;
-        Ok(indexed)
-    }
-
-    /// Returns how many places an index that is this far is behind.
-    fn behind(&self, indexed: u64) -> u64 {
-        self.numbers.last_gseq.saturating_sub(indexed)
     }
 
     /// Folds the log into the file and empties it, so that nothing erased is left in it.
