@@ -1,8 +1,8 @@
 //! One turn: a user's message is answered by model calls and tool runs until the model is done.
 //!
 //! `state` decides and does nothing; `driver` does what it decides and feeds the answers back;
-//! `calls` is one tool call from its arguments to its result, `live` what is shown of it between. Beside replies, `driver/compact` has a long history
-//! summarised and `title` has the session named, both through `side`.
+//! `calls` is one tool call from its arguments to its result, `live` what is shown of it between. Beside replies,
+//! `driver/compact` has a long history summarised and `title` has the session named, both through `side`.
 
 pub(crate) mod calls;
 pub(crate) mod driver;
